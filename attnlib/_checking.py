@@ -145,7 +145,7 @@ def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEG
 
 
 def batches(name: str, value: Any) -> list[Any]:
-    """Return a list of what `value` holds; one batch in its place is refused.
+    """Return a list of the batches in `value`; a single batch in its place is refused.
 
     >>> batches("train", "text")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and files of JSON to which whole lines are added."""
+"""Write files whole or not at all, and add whole lines to files of JSON."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from uuid import uuid4
 
 
 def replace(path: str | Path, content: bytes) -> None:
-    """Write a file at once: an interruption leaves the old one or the new one, never a part.
+    """Write a file at once: after an interruption it is the old one or the new one.
 
     Folders on its path are made where they are missing. Raises OSError where the file cannot be
     written; what was begun is removed.
@@ -28,7 +28,7 @@ def replace(path: str | Path, content: bytes) -> None:
 
 
 def append(path: Path, value: Any) -> None:
-    """Add a line of JSON at once; what was interrupted before is removed first.
+    """Add a line of JSON at once, and first remove a line that was interrupted.
 
     Raises ValueError for what is not finite.
     """
@@ -41,7 +41,7 @@ def append(path: Path, value: Any) -> None:
 
 
 def lines(path: Path) -> list[Any]:
-    """Return what the finished lines of a file say, nothing where there is no file.
+    """Return the content of the finished lines of a file; nothing where there is no file.
 
     Raises ValueError, which names the line, where one is not JSON.
     """

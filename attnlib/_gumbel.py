@@ -1,4 +1,4 @@
-"""The largest of n numbers αs + X, X Gumbel: the one integral of `exact` and `retrieval`.
+"""Integrate over the largest of n numbers αs + X, X Gumbel, for `exact` and `retrieval`.
 
 With φ(u) = P(αs + X ≤ u) = E exp(−e^{αs−u}), an expectation over a row of n scores is an integral
 over u of an average at u, the kernel's, times powers of φ. Outside it is the trapezoidal rule,
@@ -44,7 +44,7 @@ CACHED = 2**13
 
 
 class KernelInputs(NamedTuple):
-    """Some values of u, each against the scores that matter there: arrays (u, scores)."""
+    """The arguments of a kernel: values of u, each against the scores that matter there."""
 
     alpha: float
     scores: FloatArray  # s
@@ -62,7 +62,7 @@ def gumbel_density(block: KernelInputs) -> FloatArray:
 
 
 class IntegrandInputs(NamedTuple):
-    """What an integrand is made of: arrays over u, and a column of the numbers of keys.
+    """The arguments of an integrand: arrays over u, and a column of the numbers of keys.
 
     A kernel that returns several arrays has as many averages.
     """
@@ -76,12 +76,12 @@ class IntegrandInputs(NamedTuple):
     log_sink: FloatArray  # −e^{b−u}
 
     def others(self, fewer: float = 0.0) -> FloatArray:
-        """Return log φ^{keys − fewer}."""
+        """Return log φ^{keys − fewer}, for the keys that are not in the kernel."""
         return np.maximum(self.keys - fewer, 0.0) * self.log_cdf
 
 
 class RowFunctional(NamedTuple):
-    """An expectation: the kernel to average at each u, the integrand, and what else to know."""
+    """An expectation over a row: the kernel to average at each u, the integrand, and options."""
 
     kernel: Kernel
     integrand: Callable[[IntegrandInputs], FloatArray]
@@ -94,7 +94,7 @@ class RowFunctional(NamedTuple):
 
 
 class Needle(NamedTuple):
-    """What the integral has to know of a needle."""
+    """The properties of a needle that the integral uses."""
 
     nodes: Callable[[float, float, float], Nodes]  # of α, log n, and how much further it goes
     rarity: float  # e^{−rarity} is the chance that a key comes before it

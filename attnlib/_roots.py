@@ -1,4 +1,4 @@
-"""Where a function of α that a law has by quadrature comes to log n."""
+"""Solve for the α at which a function of a law, computed by quadrature, equals log n."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +15,7 @@ SMALLEST_TILT = 2.0**-28
 
 
 def first_roots(law: Law, left: Callable[[float], float], log_n: FloatArray) -> FloatArray:
-    """Return the first α where `left`, from 0 at α = 0, comes to each log n; ∞ if it never does.
+    """Return the first α where `left`, 0 at α = 0, equals each log n; ∞ if it never does.
 
     0 where it is infinite from the start. Raises ValueError where it comes there above
     LARGEST_TILT/2 over the standard deviation.
@@ -25,7 +25,7 @@ def first_roots(law: Law, left: Callable[[float], float], log_n: FloatArray) -> 
 
 
 def too_many_keys(log_n: float, alpha: float) -> ValueError:
-    """Return the error of an n whose α is larger than this."""
+    """Return the error for an n whose α is larger than this."""
     return ValueError(f"n must be one whose α is at most {alpha:.3g}, got n={np.exp(log_n):.3g}")
 
 

@@ -1,4 +1,4 @@
-"""What attnlib's extras bring: where a package is missing, an error names the extra."""
+"""Import the packages of attnlib's extras; where one is missing, an error names the extra."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ class MissingExtraError(ModuleNotFoundError):
 
 @contextmanager
 def brought_by(extra: str) -> Iterator[None]:
-    """Import inside what `pip install "attnlib[extra]"` brings: MissingExtraError where it is not.
+    """Import inside this context the packages of an extra, `pip install "attnlib[extra]"`.
 
     Of nested contexts the outermost is what was asked for.
 

@@ -1,4 +1,4 @@
-"""Where PyTorch's attention can be seen: for contexts that watch or change a foreign model.
+"""Intercept PyTorch's attention: for contexts that watch or change a foreign model.
 
 A TorchFunctionMode gets every call of scaled_dot_product_attention in its thread, whatever name it
 was imported under. But a function of PyTorch that is written in Python it gets whole, and under a
@@ -66,7 +66,7 @@ def uncompiled(model: Any) -> Any:
 
 @contextmanager
 def eagerly(*, load: bool = False) -> Iterator[None]:
-    """Run what torch.compile has compiled as it is written: a graph cannot be seen into.
+    """Run what torch.compile has compiled as it is written: a graph cannot be observed.
 
     Where nothing is compiled yet, only with `load`, which takes a second.
     """
@@ -88,14 +88,14 @@ def eagerly(*, load: bool = False) -> Iterator[None]:
 
 @contextmanager
 def parts_eagerly(model: nn.Module) -> Iterator[None]:
-    """Run the parts of a model that are compiled as they are written."""
+    """Run the compiled parts of a model as they are written, inside the context."""
     compiled = any(is_compiled(part) or part._compiled_call_impl for part in model.modules())
     with eagerly() if compiled else nullcontext():
         yield
 
 
 def named_arguments() -> dict[str, Any]:
-    """Return what a module is called with by name, in a hook for all modules that runs before it.
+    """Return a module's arguments by name, inside a hook for all modules that runs before it.
 
     PyTorch hands that hook the other arguments alone, and has these in the frame that calls it.
     """
@@ -118,7 +118,7 @@ def check_model(model: Any) -> None:
 
 
 def not_compiled(function: F) -> F:
-    """Mark a function whose own frames the compiler leaves alone; in a graph it is followed.
+    """Mark a function whose own frames the compiler skips; in a graph it is followed.
 
     PyTorch hands the getters of attributes to a mode as objects of a moment. A compiled frame knows
     them by their place in memory, and took the next one there for the one before.
@@ -149,12 +149,12 @@ class Mode(TorchFunctionMode):
         return self.called(func, args, kwargs or {})
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the function returns, or something else."""
+        """Run a function of PyTorch and return its result, or another one."""
         return func(*args, **kwargs)
 
 
 class ModuleTracker(Mode):
-    """A mode that knows, inside `at_work`, which part of a model runs in this thread.
+    """A mode that knows, inside `at_work`, which modules of a model run in this thread.
 
     Raises as `check_model`.
     """
@@ -186,7 +186,7 @@ class ModuleTracker(Mode):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Watch what this thread runs."""
+        """Watch the modules and functions that this thread runs, inside the context."""
         hooks = [
             torch_module.register_module_forward_pre_hook(self.enter_module),
             torch_module.register_module_forward_hook(self.leave_module, always_call=True),
@@ -233,7 +233,7 @@ class ModuleTracker(Mode):
                 self.looking.pop()
 
     def note_made(self, tensors: list[Tensor], result: Any) -> None:
-        """Note what functions get and return in a module that looks like attention."""
+        """Note the tensors of a function in a module that looks like attention."""
         if self.looking:
             if any(x not in self.made and id(x) not in self.constants for x in tensors):
                 self.unexplained.update(self.looking)
@@ -242,7 +242,7 @@ class ModuleTracker(Mode):
                     self.made[tensor] = True
 
     def called_directly(self) -> str:
-        """Return the class of what the inmost module runs by its `forward`, or nothing."""
+        """Return the class that the inmost module runs by its `forward` alone, or ""."""
         module = self.running[-1]
         own = [
             getattr(vars(kind).get("forward"), "__code__", None) for kind in type(module).__mro__
@@ -264,13 +264,13 @@ class ModuleTracker(Mode):
         return name, number
 
     def shown(self, module: nn.Module | None) -> str:
-        """Return the name of a module that attends and cannot be reached, and its class."""
+        """Return the name and class of a module that attends and cannot be reached."""
         name = "" if module is None else self.names[id(module)]
         self.seen[name] = None
         return f"{name or 'the model'} ({self.kinds[name]})"
 
     def silent(self) -> list[str]:
-        """Return the modules that look like attention, ran, and made no call, the inmost ones.
+        """Return the inmost modules that look like attention, ran, and made no call.
 
         In each is a tensor that no function has made that was seen, as another kernel does.
         """
@@ -293,7 +293,7 @@ def around(name: str) -> list[str]:
 
 
 def sdpa_hint(model: nn.Module) -> str:
-    """Return what lets the attention of a model of transformers be seen that cannot be, if any."""
+    """Return advice for a model of transformers whose attention cannot be observed, or ""."""
     parts: list[Any] = [part for part in model.modules() if hasattr(part, "_supports_sdpa")]
     for part in parts:
         if not part._supports_sdpa:
@@ -322,7 +322,7 @@ ATTENTION = (functional.scaled_dot_product_attention, OPERATOR, OPERATOR.default
 
 
 class Arguments(NamedTuple):
-    """Those arguments, as PyTorch names them."""
+    """The arguments of scaled_dot_product_attention, as PyTorch names them."""
 
     query: Tensor
     key: Tensor
@@ -361,7 +361,7 @@ HIDDEN = -1e4
 
 
 def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
-    """Return how many keys the first query sees beside its own, None for another kind of mask.
+    """Return how many keys before its own the first query sees; None for another kind of mask.
 
     Where torch.nn.attention.bias has its masks, the compiler is loaded too.
     """
@@ -371,7 +371,7 @@ def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
 
 
 class Shared:
-    """A change for all threads, from the first `with` that wants it to the end of the last one."""
+    """A change for all threads, from the first `with` that needs it to the end of the last one."""
 
     def __init__(self, change: Callable[[], AbstractContextManager[None]]) -> None:
         self._change, self._lock, self._count = change, threading.Lock(), 0

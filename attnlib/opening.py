@@ -1,4 +1,4 @@
-"""Open somebody else's model as data: none of its code runs.
+"""Open another's model as data: none of its code runs.
 
 A folder of transformers may name Python files to run, and its weights may be a pickle, which runs
 what it likes.
@@ -16,14 +16,17 @@ from unittest import mock
 def open_model(
     name: str, *, trust_remote_code: bool = False, language: bool = False, words: bool = True
 ) -> tuple[Any, Any]:
-    """Return the tokenizer and the model of a name on Hugging Face, of a folder, or of a GGUF file.
+    """Open a model by its name on Hugging Face, from a folder, or from a GGUF file.
 
-    A file that ends in .gguf is read by transformers with the packages gguf and accelerate.
-    With `language` the model is one that says the next token, and has a loss. Without `words` the
-    tokenizer is None. Code that the model
-    brings is run with `trust_remote_code` only. Weights are read from safetensors, from GGUF, or
-    from a pickle of tensors and nothing else. Raises ValueError, with the reason in a line, for
-    what cannot be opened; warns where weights are missing.
+    - `name`: the name or the path. A file that ends in .gguf is read by transformers with the
+      packages gguf and accelerate.
+    - `trust_remote_code`: True runs code that the model brings. By default none is run.
+    - `language`: True opens a model that predicts the next token, and has a loss.
+    - `words`: False leaves out the tokenizer.
+
+    Returns the tokenizer, or None, and the model. Weights are read from safetensors, from GGUF, or
+    from a pickle of tensors and nothing else. Warns where weights are missing. Raises ValueError,
+    with the reason in a line, for what cannot be opened.
     """
     import transformers
 

@@ -1,4 +1,4 @@
-"""What modules call the parts that make their queries and keys, and the number of heads."""
+"""Names in use for the parts that make queries and keys, and for the number of heads."""
 
 PROJECTIONS = {
     "q_proj": "k_proj",

@@ -59,7 +59,7 @@ range too long for its α. They bound the time as well: some 10⁶ and 10⁷ val
 
 
 class UnderflowError(ValueError):
-    """A log density is −∞ where it counts, because it is the logarithm of a density's float."""
+    """Raised where a log density is −∞ because the density's float has underflowed to 0."""
 
 
 class Nodes(NamedTuple):
@@ -246,11 +246,11 @@ def panel_tail(panels: Panels) -> FloatArray:
 
 
 def elementwise(function: Callable[[float], float], values: FloatArray) -> FloatArray:
-    """Return a function of one number for each of an array."""
+    """Return a function of arrays that applies a function of one number to each entry."""
     return np.array([function(float(x)) for x in values.ravel()]).reshape(values.shape)
 
 
 def ratio_and_rise(tilt: Tilt, alpha: float) -> tuple[float, float]:
-    """Return R = κ(2α) − 2κ(α), and αR'."""
+    """Return R = κ(2α) − 2κ(α), and its logarithmic derivative αR'."""
     (one, first), (two, second) = tilt(alpha), tilt(2.0 * alpha)
     return (two - 2.0 * one, 2.0 * alpha * (second - first)) if two < inf else (inf, inf)

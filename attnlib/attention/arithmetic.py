@@ -1,4 +1,4 @@
-"""The arithmetic of a call of attention at any scale."""
+"""Compute a call of attention at any scale."""
 
 import math
 import operator
@@ -26,7 +26,7 @@ already called at the right scale may run inside the context too."""
 
 
 class _Entered(threading.local):
-    """The contexts of `rescale` that this thread is in, the innermost last."""
+    """The `rescale` contexts that this thread is in, the innermost last."""
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
@@ -114,7 +114,7 @@ def attend(
 
 
 class Plan(NamedTuple):
-    """What a kernel is called with, and what multiplies its output."""
+    """The arguments of the fused kernel for a call, and the factor on its output."""
 
     q: Tensor  # in its own type, or in float32 or wider
     k: Tensor
@@ -129,7 +129,7 @@ def scaled(
     kernel: Callable[..., Tensor],
     relative: Policy | Factor | None = None,
 ) -> Tensor:
-    """Return what `attend` does, with scaled_dot_product_attention or what stands in for it.
+    """Compute `attend` with this kernel: scaled_dot_product_attention or a replacement.
 
     `relative` multiplies the scale that the options give.
     """
@@ -137,7 +137,7 @@ def scaled(
 
 
 def plan_call(call: Call, options: Options, relative: Policy | Factor | None = None) -> Plan:
-    """Return what a call becomes under its options."""
+    """Return the arguments of the kernel for a call under its options."""
     scale, factor = validate(options)
     shape = shapes.of_queries(call)
     q, k, normalize_qk = call.q, call.k, options.normalize_qk
@@ -187,7 +187,7 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
 
 
 def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
-    """Return what multiplies the product of attention that writes its softmax out."""
+    """Return the factor of the product q·k where attention writes its softmax out."""
     seen = call.seen()
     if isinstance(relative, Policy):
         empty = call.logits.new_empty(1, 1)
@@ -198,7 +198,7 @@ def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
 
 
 def run_kernel(call: Call, plan: Plan, kernel: Callable[..., Tensor]) -> Tensor:
-    """Return attention."""
+    """Run the kernel as planned, and return its output times the factor."""
     dtype, v, factor = call.q.dtype, call.v, plan.factor
     if plan.k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
         nothing = v.new_zeros(call.q.shape[-1], v.shape[-1])
@@ -220,7 +220,7 @@ def run_kernel(call: Call, plan: Plan, kernel: Callable[..., Tensor]) -> Tensor:
 
 
 def _within_half(q: Tensor) -> Tensor:
-    """Return the queries, those beyond float16 in their direction as far as it goes."""
+    """Return the queries; those beyond float16 are shortened to fit, in their direction."""
     beyond = q.detach().abs().amax(dim=-1, keepdim=True) / torch.finfo(torch.float16).max
     return q / beyond.clamp(min=1.0)
 
@@ -233,7 +233,7 @@ def _fitting(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Factor:
-    """Return a number in the range of the type, or a factor for queries of the shape (…, L).
+    """Return a factor checked for the type's range and the queries' shape (…, L).
 
     The numbers of an array are checked; those given in a tensor may be on another device.
     """

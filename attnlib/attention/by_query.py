@@ -1,4 +1,4 @@
-"""What a query gets that sees n keys: a policy's α, or the exact post-scale.
+"""Compute for a query that sees n keys a policy's α, or the exact post-scale.
 
 NumPy computes it, once for a length. PyTorch's compiler and its transforms see one operator.
 """
@@ -19,7 +19,7 @@ from attnlib.scores import Cosine, DotProduct
 
 
 def within_range(name: str, largest: float, dtype: torch.dtype) -> None:
-    """Refuse factors that leave their product with a number the half of a type's exponents."""
+    """Raise ValueError for factors whose product with a number may leave the type's range."""
     limit = math.sqrt(torch.finfo(dtype).max)
     if not largest <= limit:
         raise ValueError(
@@ -71,7 +71,7 @@ _RULES = dict(POLICIES)
 
 @constant_in_graphs
 def _token(policy: Policy) -> str:
-    """Return a word for the policy: an operator of PyTorch takes words."""
+    """Return a name for the policy: an operator of PyTorch takes strings."""
     token = _TOKENS.setdefault(policy, f"{policy.name} {len(_TOKENS)}")
     _RULES[token] = policy
     return token
@@ -101,7 +101,7 @@ def _(*row: Any) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _kept(*row: Any) -> Tensor:
-    """Return what the operator returns, made once."""
+    """Return the operator's result from a cache."""
     with torch.inference_mode(False):
         found: Tensor = _numbers_of_rows(*row)
     return found

@@ -1,4 +1,4 @@
-"""Somebody else's model at another scale."""
+"""Change the scale of an existing model."""
 
 import sys
 import warnings
@@ -134,7 +134,7 @@ def _places(layers: Iterable[int | str] | None) -> set[int | str] | None:
 
 
 class _Context(ContextDecorator):
-    """What `rescale` returns. It can be entered again, within itself and in several threads."""
+    """The context that `rescale` returns; it can be entered again and in several threads."""
 
     def __init__(self, mode: Callable[[], "_Rescaled"]) -> None:
         self._mode = mode
@@ -213,7 +213,7 @@ _SEEN_FROM_INSIDE = [
 
 
 class _Rescaled(Mode):
-    """Hands a model's calls of scaled_dot_product_attention to `scaled`."""
+    """A mode that replaces a model's calls of attention by calls at another scale."""
 
     def __init__(
         self, options: Options, relative: Policy | Factor | None, layers: set[int | str] | None
@@ -227,18 +227,18 @@ class _Rescaled(Mode):
         self.came: set[int | str] = set()
 
     def start(self) -> None:
-        """Run models as they are written, where layers are to be told apart."""
+        """Turn torch.compile off where only some layers change: a graph mixes layers."""
         if self.layers is not None:
             self.eagerly = interception.eagerly(load=True)
             self.eagerly.__enter__()
 
     def stop(self) -> None:
-        """Run models as they did."""
+        """Turn torch.compile on again."""
         if self.layers is not None:
             self.eagerly.__exit__(None, None, None)
 
     def here(self, module: nn.Module | None = None) -> bool:
-        """Return whether the module that attends, by default the inmost, is to change."""
+        """Return whether the module that attends, by default the inmost, is one to change."""
         if self.layers is None:
             return True
         modules = running_modules()
@@ -251,12 +251,12 @@ class _Rescaled(Mode):
         return not self.layers.isdisjoint(came)
 
     def changed(self, options: Options) -> Options:
-        """Return the options of a call that changes, as far as the context leaves them."""
+        """Return the options of a call, with the scale of the context in place of its own."""
         kept = self.options if self.options.stated() else options
         return kept._replace(post_scale=options.post_scale)
 
     def scaled(self, call: Call, options: Options) -> Tensor:
-        """Return attention as the context has it; `options` are those that the call has."""
+        """Compute a call of attention at the scale of the context; `options` are its own."""
         self.calls += 1
         if not self.here():
             return scaled(call, options, RAW_SDPA)
@@ -267,7 +267,7 @@ class _Rescaled(Mode):
         return scaled(call, self.changed(options), RAW_SDPA, self.relative)
 
     def written(self, call: WrittenOut) -> Tensor | None:
-        """Return the logits that a softmax gets as the context has it."""
+        """Return the logits of a softmax at the scale of the context; None: as they are."""
         self.calls += 1
         if ACTIVE_CONTEXTS.modes[-1] is not self or not self.here(call.module):
             return None
@@ -282,7 +282,7 @@ class _Rescaled(Mode):
 
     @not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what a function of PyTorch returns here."""
+        """Run a function of PyTorch, at the scale of the context if it is attention."""
         if func is functional.scaled_dot_product_attention or func is RAW_SDPA.default:
             given = Arguments(*args, **kwargs)
             call = Call(*given[:6], given.enable_gqa)

@@ -1,4 +1,4 @@
-"""What a call of attention may be told about its scale, and what of it has a meaning."""
+"""Check the arguments of a call of attention that state its scale."""
 
 import difflib
 import math
@@ -18,7 +18,7 @@ Factor = float | Tensor
 
 
 class Options(NamedTuple):
-    """The arguments of `attnlib.attention.attend` that say what the scale is."""
+    """The arguments of `attnlib.attention.attend` that state the scale."""
 
     policy: str | Policy | ScaleFunction | None = None
     alpha: ArrayLike | Tensor | None = None
@@ -27,13 +27,13 @@ class Options(NamedTuple):
     normalize_qk: bool = False
 
     def stated(self) -> list[str]:
-        """Return which of `policy`, `alpha` and `scale` are given."""
+        """Return the names of those of `policy`, `alpha` and `scale` that are given."""
         given = {"policy": self.policy, "alpha": self.alpha, "scale": self.scale}
         return [name for name, value in given.items() if value is not None]
 
 
 def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
-    """Return the policy, α or the scale, and c; α and c are 1 where nothing is said."""
+    """Return the checked policy, α or scale, and c; α and c are 1 by default."""
     policy, alpha, scale, post_scale, normalize_qk = options
     _checking.flag("normalize_qk", normalize_qk)
     stated = options.stated()
@@ -66,7 +66,7 @@ def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact
 
 
 def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | None:
-    """Return the policy of that name, the policy itself, or None for a function: a rule."""
+    """Return the policy of that name, or the policy itself; None for a function."""
     if isinstance(policy, Policy):
         return policy
     if isinstance(policy, str) and policy in POLICIES:
@@ -86,7 +86,7 @@ def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | No
 def checked_policy(
     policy: str | Policy | ScaleFunction, normalize_qk: bool, called: str = "normalize_qk"
 ) -> Policy:
-    """Return the policy; `called` is what the caller's argument for cosines is called."""
+    """Return the policy, if it is for this kind; `called` names the argument for cosines."""
     meant: Literal["cosine", "dot product"] = "cosine" if normalize_qk else "dot product"
     rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy), meant)
     if rule.applied_to == meant:
@@ -101,7 +101,7 @@ def checked_policy(
 
 
 def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
-    """Return numbers from 0 on, as one float or a tensor; those in a tensor are not looked at."""
+    """Return numbers ≥ 0, as one float or a tensor; those given in a tensor are not checked."""
     if isinstance(value, Tensor):
         if value.is_complex() or value.dtype == torch.bool:
             raise TypeError(f"{name} must be real numbers, got a tensor of {value.dtype}")
@@ -115,7 +115,7 @@ def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
 
 
 def warn_scale_replaced(scale: float, d: int, tool: str) -> None:
-    """Say that α, which is relative to 1/√d, replaces another scale of the model's own."""
+    """Warn that α, which is relative to 1/√d, replaces a model's own scale."""
     if torch.compiler.is_compiling() or math.isclose(scale * math.sqrt(d), 1.0, rel_tol=1e-3):
         return
     warnings.warn(
@@ -128,7 +128,7 @@ def warn_scale_replaced(scale: float, d: int, tool: str) -> None:
 def resolve_factor(
     factor: str | Policy | ScaleFunction | ArrayLike | Tensor, train_length: float | None
 ) -> Policy | Factor:
-    """Return the numbers, or the rule over what it is at `train_length`."""
+    """Return a factor: numbers, or a rule divided by its value at `train_length`."""
     if not isinstance(factor, str | Policy) and not callable(factor):
         if train_length is not None:
             raise ValueError("train_length is for a factor that is a rule, got a number")

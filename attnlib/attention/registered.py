@@ -1,4 +1,4 @@
-"""Models of transformers at another scale, for good: a policy in its registry of attention."""
+"""Change the scale of models of transformers for good, by its registry of attention."""
 
 import inspect
 import math
@@ -126,7 +126,7 @@ def _parts(kind: type) -> tuple[list[str], list[str]]:
 
 @constant_in_graphs
 def _name_written_out(kind: type) -> bool:
-    """Warn of attention that is not asked for beside this class; in a graph, when that is made."""
+    """Warn of classes beside this one that write attention out; in a graph, when it is made."""
     written_out = _parts(kind)[1]
     if written_out:
         warnings.warn(
@@ -139,7 +139,7 @@ def _name_written_out(kind: type) -> bool:
 
 @constant_in_graphs
 def _name_not_learned(policy: Policy) -> bool:
-    """Warn of a scale that would be learned; in a graph, when that is made."""
+    """Warn of a scale that is not learned; in a graph, when it is made."""
     warnings.warn(
         f"{policy.name} learns its scale in training, and under register it stays at its first "
         "value: in a model of your own give attend(scale=…) a parameter",
@@ -165,7 +165,7 @@ def _parts_of(file: str) -> tuple[list[str], list[str]]:
 
 
 class _Registered:
-    """A function of attention as transformers calls it."""
+    """A function of attention with the arguments that transformers passes."""
 
     def __init__(self, policy: Policy, relative: bool) -> None:
         self._policy, self._relative = policy, relative
@@ -231,7 +231,7 @@ class _Registered:
 
 @constant_in_graphs
 def _fused(kind: type[nn.Module]) -> bool:
-    """Return whether the models in the file of this module say that the fused kernel is right."""
+    """Return whether the model's file allows the fused kernel for this module."""
     return _all_support_sdpa(kind.__module__)
 
 
@@ -247,13 +247,13 @@ def _all_support_sdpa(file: str) -> bool:
 
 
 def eager_attention(kind: type[nn.Module]) -> Callable[..., Any] | None:
-    """Return the attention that the file of this module writes out for it, if it does."""
+    """Return the eager attention function of the module's file, or None."""
     return getattr(sys.modules[kind.__module__], _eager_name(kind), None)
 
 
 @constant_in_graphs
 def _eager_name(kind: type) -> str:
-    """Return what the module names as the function for it if no other is in use."""
+    """Return the name of the module's default attention function."""
     return _named_in(kind)
 
 
@@ -268,7 +268,7 @@ def _named_in(kind: Any) -> str:
 def mask_of_numbers(
     mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor
 ) -> Tensor | None:
-    """Return a mask as eager attention wants it: numbers that are added to the logits."""
+    """Return a mask of numbers, which eager attention adds to the logits; or None."""
     if mask is None and is_causal:
         square = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool)
         mask = square.tril()[None, None]

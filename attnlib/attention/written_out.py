@@ -1,4 +1,4 @@
-"""Attention that writes its softmax out: from the product of queries and keys to the weights.
+"""Record attention that writes its softmax out: from the product q·k to the weights.
 
 A record starts at each matrix product of three axes or more whose keys are computed, not learned.
 What is done to that product, elementwise, in place or to its shape, is added. A softmax over the
@@ -92,7 +92,7 @@ Valued = Callable[[Tensor, Tensor | None, bool], None]
 
 @dataclass(eq=False)
 class Step:
-    """A function that was called on the way; steps stand in its arguments for their results."""
+    """A recorded function call; in its arguments steps stand for their results."""
 
     function: Any
     name: str
@@ -112,7 +112,7 @@ class Step:
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
-        """Return what the function returns with the product times `times`; `made` keeps it."""
+        """Run the step again with the product times `times`; `made` keeps results of steps."""
         if self in made:
             return made[self]
         args, kwargs = (
@@ -135,7 +135,7 @@ class Step:
         return made[self]
 
     def bias(self) -> Tensor | None:
-        """Return the logits without the product, of a shape that broadcasts to theirs, if any."""
+        """Return what is added to the product on the way to the logits, or None."""
         start, small = self.product or self, True
         if start is self and not self.name.startswith("baddbmm"):
             return None
@@ -161,7 +161,7 @@ class Step:
         return result
 
     def scale(self) -> float:
-        """Return what multiplies the product, NaN where that is not a number."""
+        """Return the number that multiplies the product; NaN where it is not one number."""
         if self.product is None:
             return float(self.kwargs.get("alpha", 1.0)) if self.name.startswith("baddbmm") else 1.0
         [before, *others] = _flat((self.args, self.kwargs), Step)
@@ -176,13 +176,13 @@ class Step:
         return own / number if "div" in self.name else own * number
 
     def _hides(self) -> bool:
-        """Return whether what it puts in the place of logits hides keys."""
+        """Return whether the values that it fills in hide keys."""
         values = [x for x in self.args if not isinstance(x, Step)][-1:]
         value = self.kwargs.get("value", *values)
         return bool((value <= HIDDEN).all() if isinstance(value, Tensor) else value <= HIDDEN)
 
     def as_weights(self) -> str:
-        """Return what it is as weights of values, nothing if it cannot be some."""
+        """Return why it may be weights without a softmax, or ""."""
         start = self.product or self
         whole = self.shape.numel() >= start.shape.numel()
         if self.learned or self.lost or start.dimension < 2 or not whole:  # d = 1: of positions
@@ -194,7 +194,7 @@ class Step:
         return NO_SOFTMAX if plain else "its weights are no softmax of its logits"
 
     def repeats(self, logits: Tensor, product: Tensor) -> bool:
-        """Return whether it gives these logits again from its product, which is not changed."""
+        """Return whether running it again from its product gives these logits."""
         if is_transformed(logits) or is_traced() or logits.is_meta:
             return True
         start = self.product or self
@@ -208,7 +208,7 @@ class Step:
             )
 
     def head_axis(self, heads: int) -> int:
-        """Return which axis, counted from the last, is the heads', where that is told.
+        """Return the axis of the heads, counted from the last, as far as it is known.
 
         torch.einsum's letters tell it, or the axes that the first is made of: −4 for heads first.
         """
@@ -223,7 +223,7 @@ class Step:
         return next(iter(named), -2 if -2 in common else -3)
 
     def _path(self) -> set["Step"]:
-        """Return the steps behind the product."""
+        """Return the steps between the product and this one."""
         path: set[Step] = set()
         ahead = [self]
         while ahead:
@@ -234,7 +234,7 @@ class Step:
         return path
 
     def problem(self) -> str:
-        """Return why it cannot be run again, or nothing."""
+        """Return why it cannot be run again, or ""."""
         if self.lost or any(_version(tensor) != number for tensor, number in self.versions):
             return self.lost or "what its logits are computed from is written over on the way"
         before = (step.problem() for step in _flat((self.args, self.kwargs), Step))
@@ -242,7 +242,7 @@ class Step:
 
 
 class Layout(NamedTuple):
-    """The shape of logits, and the number of heads that the modules around say, or 0."""
+    """The shape of logits, and the number of heads that modules state, or 0."""
 
     shape: torch.Size
     heads: int
@@ -269,7 +269,7 @@ class Layout(NamedTuple):
         return x.unsqueeze(-3) if len(leading) == 1 else x
 
     def doubt(self, batch: int) -> str:
-        """Return how matrices of weights are counted where it is not certain, or nothing."""
+        """Return a remark on how weights are assigned to heads where that is uncertain, or ""."""
         *leading, _, _ = self.shape
         last, heads = leading[-1], self.heads
         if self.axis != -3 or (len(leading) == 2 and heads in (0, last)):
@@ -291,7 +291,7 @@ class Layout(NamedTuple):
 
 @dataclass(eq=False)
 class WrittenOut:
-    """A call of attention, as its softmax gets it."""
+    """A call of attention that writes its softmax out, at its softmax."""
 
     logits: Tensor
     step: Step
@@ -302,7 +302,7 @@ class WrittenOut:
 
     @property
     def start(self) -> Step:
-        """The product."""
+        """The step of the product of queries and keys."""
         return self.step.product or self.step
 
     def seen(self) -> Tensor:
@@ -336,7 +336,7 @@ class WrittenOut:
         return result
 
     def operands(self) -> tuple[Tensor, Tensor] | None:
-        """Return queries and keys (…, heads, length, d), None where they lie in another way."""
+        """Return queries and keys (…, heads, length, d); None for other orders of axes."""
         start, shape = self.start, self.layout.shape
         pair: tuple[Any, Any] = (None, None)
         if start.name == "einsum":
@@ -363,7 +363,7 @@ class WrittenOut:
         )
 
     def obstacle(self) -> str:
-        """Return why queries and keys are not known, or nothing."""
+        """Return why queries and keys are not known, or ""."""
         if self.operands() is not None:
             return ""
         if self.start.shape[-1] < self.layout.shape[-1]:
@@ -371,14 +371,14 @@ class WrittenOut:
         return "its queries and keys have an order of axes that is not known"
 
     def queries(self) -> Tensor:
-        """Return the queries, (…, heads, queries, d), or as they lie."""
+        """Return the queries, (…, heads, queries, d), or in their own order of axes."""
         operands = self.operands()
         found: Tensor = _flat(self.start.args, Tensor)[0] if operands is None else operands[0]
         return found
 
 
 class Weights(NamedTuple):
-    """What is known of the weights of a call of attention."""
+    """The record of the weights of a call of attention."""
 
     valued: Valued
     shape: torch.Size
@@ -388,7 +388,7 @@ class Weights(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What is known of a tensor without a record."""
+    """A note on a tensor that has no record."""
 
     kind: str  # "products" entry by entry, "scores" of activations, of "one", or "weights"
     module: nn.Module | None = None
@@ -402,7 +402,7 @@ ORDER = ("products", "one", "scores", "weights")
 
 
 class Recorder:
-    """Keeps the records of one thread. `running` returns which modules run, the inmost last.
+    """Records products in one thread. `running` returns the running modules, the inmost last.
 
     With `changes`, what has a gradient of its own (torch.autograd.Function) is out of reach. `made`
     is told the tensors that a function gets, and what it returns.
@@ -434,7 +434,7 @@ class Recorder:
         kwargs: dict[str, Any],
         change: Callable[[WrittenOut], Tensor | None],
     ) -> Any:
-        """Return what a function returns; `change` may give a call of attention other logits."""
+        """Run a function and record it; `change` may give a call of attention other logits."""
         name = getattr(function, "__name__", "")
         if name == "__get__":  # of an attribute
             name = getattr(function.__self__, "__name__", "")
@@ -475,7 +475,7 @@ class Recorder:
         return result
 
     def note(self, why: str, module: Any = NotImplemented, *, hint: bool = False) -> None:
-        """Keep why attention is out of reach in a module, by default the inmost that runs."""
+        """Note why attention is out of reach in a module, by default the inmost that runs."""
         module = self._module() if module is NotImplemented else module
         (self.hints if hint else self.unreached).setdefault(module, why)
         if module not in self.paths:
@@ -484,13 +484,13 @@ class Recorder:
             self.paths[module] = next((path for path, part in named if part is module), "")
 
     def path(self, module: nn.Module | None) -> str:
-        """Return where a module that is noted is, and its class."""
+        """Return the name of a noted module in its model, and its class."""
         if module is None:
             return "a function"
         return f"{self.paths[module] or 'the model'} ({type(module).__name__})"
 
     def lines(self, shown: Callable[[Any], str], *, hints: bool = False) -> list[str]:
-        """Return what could not be run again, a line for each reason."""
+        """Return which modules could not be run again, a line for each reason."""
         by_reason: dict[str, list[str]] = {}
         known = self.reached.union(self.unreached)
         for module, why in (self.hints if hints else self.unreached).items():
@@ -510,7 +510,7 @@ class Recorder:
     def _attention(
         self, name: str, input: Any = None, dim: Any = None, *_: Any, **__: Any
     ) -> WrittenOut | None:
-        """Return the call of attention that a softmax is, or None."""
+        """Return the call of attention to which a softmax belongs, or None."""
         step = self._of(input)
         if not isinstance(step, Step) or step.learned or input.ndim < 3:
             return None
@@ -549,12 +549,12 @@ class Recorder:
         return WrittenOut(input, step, module, layout, product)
 
     def _module(self) -> nn.Module | None:
-        """Return the inmost module that runs, but for nn.Softmax."""
+        """Return the inmost module that runs and is not an nn.Softmax."""
         modules = (one for one in reversed(self.running()) if type(one) is not nn.Softmax)
         return next(modules, None)
 
     def _other_weights(self, logits: Tensor, known: Any) -> Mark:
-        """Return the mark of weights that no call of attention has made."""
+        """Return the mark of a softmax that is not of a recorded call of attention."""
         why = "its softmax is not of a product with three axes or more of queries and keys"
         why += ", or not in a form that is followed"
         sure = False
@@ -605,7 +605,7 @@ class Recorder:
         return noted
 
     def _mark(self, name: str, tensors: list[Tensor], result: Any, marks: list[Mark]) -> None:
-        """Mark what a function without a record has made."""
+        """Mark the result of a function whose arguments have no record."""
         before = max(marks, key=lambda mark: ORDER.index(mark.kind), default=None)
         learned = len(tensors) < 2 or any(_is_learned(x) or x.numel() == 1 for x in tensors[-2:])
         mixes = MIXES.fullmatch(name) and not learned and result.ndim > 2
@@ -635,7 +635,7 @@ class Recorder:
                     self.kept[part] = mark
 
     def _of(self, x: Any) -> Any:
-        """Return what is known of a tensor, or None."""
+        """Return the record or the mark of a tensor, or None."""
         one = self.kept.get(x) if isinstance(x, Tensor) else None
         if isinstance(one, Weights) and one.version != _version(x):
             return one._replace(changed=True)
@@ -659,7 +659,7 @@ class Recorder:
         tensors: list[Tensor],
         kept: dict[int, Any],
     ) -> None:
-        """Add a function to what is known; `kept` is that of its arguments, by id."""
+        """Add a function to the records of its arguments, `kept` by their ids."""
         known = {i: one for i, one in kept.items() if isinstance(one, Step)}
         is_product = PRODUCTS.fullmatch(name) is not None
         if len(known) < len(kept) and self._weighs(name, args, kwargs, tensors, result, kept):
@@ -750,7 +750,7 @@ class Recorder:
         result: Any,
         kept: dict[int, Any],
     ) -> bool:
-        """Return whether a function is of weights; follow them to their product with values."""
+        """Return whether a function takes weights; follow them to their product with values."""
         found = next((one for one in kept.values() if isinstance(one, Weights)), None)
         if name == "__setitem__" and kept.get(id(args[0])) is found:
             result = args[0]
@@ -815,13 +815,13 @@ _PRODUCT_IN_GRAPH = re.compile("aten::(matmul|bmm|baddbmm|einsum)")
 
 
 def number_of_heads(running: Sequence[nn.Module]) -> int:
-    """Return the number of heads that the inmost module with such a number has, or 0."""
+    """Return the number of heads of the inmost module that states one, or 0."""
     numbers = (getattr(module, name, 0) for module in reversed(running) for name in HEADS)
     return next((number for number in numbers if isinstance(number, int) and number > 0), 0)
 
 
 def _recomputed() -> bool:
-    """Return whether this is a torch.utils.checkpoint whose pass is run again for its gradient."""
+    """Return whether a torch.utils.checkpoint, which runs its pass again, is running."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code is not _CHECKPOINT:
         frame = frame.f_back
@@ -832,7 +832,7 @@ _CHECKPOINT = CheckpointFunction.forward.__code__
 
 
 def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
-    """Return d if this is a product of queries and keys, else 0, and whether keys are learned."""
+    """Return d of a product of queries and keys, else 0, and whether keys are learned."""
     operands = _flat(args, Tensor)[-2:]
     if not isinstance(result, Tensor) or result.ndim < 3 or len(operands) < 2:
         return 0, False
@@ -854,7 +854,7 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
 
 
 def _joins(result: Any, tensors: list[Tensor], known: dict[int, Step]) -> bool:
-    """Return whether one number of each query that logits have given joins vectors of others."""
+    """Return whether numbers of each query, made of logits, are joined to other vectors."""
     if not isinstance(result, Tensor) or result.shape[-1:] <= (1,):
         return False
     numbers = [x for x in tensors if id(x) in known]
@@ -884,7 +884,7 @@ def _has_rows(name: str, args: Any, weights: Tensor, values: Tensor, place: int)
 
 
 def _letters(equation: Any) -> tuple[str, str, str]:
-    """Return the letters of two operands and of the result of torch.einsum, or nothing."""
+    """Return the letters of the operands and the result of a torch.einsum, or ""."""
     inputs, _, output = str(equation).replace(" ", "").replace("...", ".").partition("->")
     first, comma, second = inputs.partition(",")
     return (first, second, output) if comma and "," not in second else ("", "", "")
@@ -907,7 +907,7 @@ def _ordered(x: Tensor, letters: str, to: str, last: str) -> Tensor | None:
 
 
 def _of_one(result: Any, dim: Any = None, **named: Any) -> bool:
-    """Return whether each weight is the only one of its sum, as of the first token of a cache."""
+    """Return whether the softmax is over a single entry, as of the first token of a cache."""
     dim = named.get("dim", dim)
     return isinstance(result, Tensor) and isinstance(dim, int) and result.shape[dim] == 1
 
@@ -931,7 +931,7 @@ def _version(tensor: Tensor) -> int:
 
 
 def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
-    """Return arguments with what they hold changed."""
+    """Return arguments with a function applied to their entries."""
     if isinstance(x, dict):
         return {name: _mapped(value, change) for name, value in x.items()}
     if isinstance(x, list | tuple) and not isinstance(x, torch.Size):
@@ -941,7 +941,7 @@ def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _flat(x: Any, kind: type[Any]) -> list[Any]:
-    """Return what is of a kind in arguments."""
+    """Return the entries of this type in arguments."""
     found = []
     for one in x.values() if isinstance(x, dict) else x:
         if isinstance(one, kind):

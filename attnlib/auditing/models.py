@@ -147,7 +147,7 @@ def _one_thread() -> Iterator[None]:
 def audit_model(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
 ) -> Report:
-    """Audit each distinct call; compare implementations, unless a policy is meant."""
+    """Audit each distinct call; compare implementations, unless a policy is expected."""
     report = Report()
     observed = observed_calls(model, run)
     if not observed:

@@ -68,9 +68,9 @@ class ScaleFit:
     train_length: float
     """n₀, at which a law changes nothing."""
     a: FloatArray
-    """(layers, heads)."""
+    """log t at n₀, (layers, heads)."""
     b: FloatArray
-    """(layers, heads)."""
+    """The slope of log t in r(n), (layers, heads)."""
     before: FloatArray
     """Losses of the test texts before the fit, (texts,)."""
     after: FloatArray

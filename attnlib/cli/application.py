@@ -1,4 +1,4 @@
-"""What every command line of the project shares: errors in one line, JSON on request."""
+"""Shared parts of the project's command lines: errors in one line, JSON on request."""
 
 import io
 import sys
@@ -16,7 +16,7 @@ ParsingError: Any = typer.BadParameter.__mro__[2]
 
 
 class CommandError(Exception):
-    """An error of a command: what is printed, in one line, and the exit status."""
+    """An error of a command: a message of one line, and the exit status."""
 
     def __init__(self, message: str, status: int = 2) -> None:
         super().__init__(" ".join(message.split()))
@@ -33,7 +33,7 @@ def one_line(*errors: type[Exception], status: int = 2, about: str = "") -> Iter
 
 
 class OneLineErrors:
-    """Errors are one line each, without the usage around it."""
+    """Show each error in one line, without the usage around it."""
 
     def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
         """Run the command of the arguments and end the process."""

@@ -63,15 +63,15 @@ def audit(
     dtype: models.Dtype = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find which number multiplies the scores, and whether it is the one that was meant.
+    """Measure which number multiplies the scores, and whether it is the intended one.
 
     Of a MODEL: every attention layer, eager and fused, from its outputs alone, beside the model's
     configuration; then the implementations beside one another. Of an engine in any language:
-    --write asks it in files, for its scale, cap, sink, window and heads, and --read judges what it
-    wrote beside them. Of tensors that were recorded: --tensors.
+    --write asks it in files, for its scale, cap, sink, window and heads, and --read judges its
+    answers beside them. Of tensors that were recorded: --tensors.
 
-    The exit status is 1 where there is a finding, 3 where there is none and it is not known what is
-    meant, and 4 where --read has added questions.
+    The exit status is 1 where there is a finding, 3 where there is none and the intended scale is
+    not known, and 4 where --read has added questions.
     """
     models.require_packages()
     every = {"MODEL": model, "--write": write, "--read": read, "--tensors": tensors}

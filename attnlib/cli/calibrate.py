@@ -1,4 +1,4 @@
-"""`attnlib calibrate`: the scale that a trained language model wants."""
+"""`attnlib calibrate`: the scale that a language model's own loss asks for."""
 
 import json
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
 
 
 class Per(StrEnum):
-    """What has a factor of its own."""
+    """The units that have a factor of their own."""
 
     MODEL = "model"
     LAYER = "layer"
@@ -46,11 +46,11 @@ def calibrate(
     dtype: models.Dtype = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure which scale a language model wants: its logits larger or smaller, at each length.
+    """Measure whether larger or smaller logits lower a language model's loss, at each length.
 
-    At each length the text is cut into windows. The model's own loss on every second one says how
-    much larger its logits should be, and the others say what that gains. Then come the heads that
-    want a change by themselves. A run that was stopped goes on where it was.
+    At each length the text is cut into windows. The model's own loss on every second one gives the
+    factor of its logits, and the others measure what that gains. Then come the heads for which a
+    factor of their own lowers the loss. A run that was stopped goes on where it was.
     """
     models.require_packages()
     from attnlib.calibration.answer import answer

@@ -1,4 +1,4 @@
-"""The model that a command is about: its options, and how it is opened."""
+"""Open the model of a command, with its options."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ Device = Annotated[str, typer.Option(help="Where the model runs: cpu, cuda.")]
 
 
 class FloatType(StrEnum):
-    """What a model may compute in."""
+    """The number types in which a model can compute."""
 
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
@@ -56,7 +56,7 @@ def load(
 
 
 def torch_dtype(dtype: FloatType | None) -> Any:
-    """Return the dtype of torch, or None."""
+    """Return the dtype of torch for a type, or None."""
     import torch
 
     return None if dtype is None else getattr(torch, dtype)
@@ -76,7 +76,7 @@ def read_text(file: Path) -> str:
 
 @contextmanager
 def progress(task: str) -> Iterator[Any]:
-    """Show the task, in a terminal, while it is done; `update` shows another."""
+    """Show a task in a terminal while it runs; `update` shows another."""
     from rich.console import Console
 
     with Console(stderr=True).status(task) as status:

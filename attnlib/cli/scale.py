@@ -15,7 +15,7 @@ COMMON = ("transformer", "mup", "qk_norm", "qwen", "ssmax", "yarn", "llama_4")
 
 
 class LawName(StrEnum):
-    """What is assumed of the scores."""
+    """The distributions that scores may have."""
 
     NORMAL = "normal"
     COSINE = "cosine"

@@ -1,4 +1,4 @@
-"""The statistics of the rows of one call of attention, with memory linear in the number of keys.
+"""Measure the rows of one call of attention, with memory linear in the number of keys.
 
 The scores of a block of queries are computed once more from q and k, in float32 or wider, and what
 is kept of a row are a few sums. They are relative to the second largest logit of the row, the
@@ -29,14 +29,14 @@ LOG2_E = 1.0 / math.log(2.0)
 
 
 class Queries(NamedTuple):
-    """What is known of the queries of a call; arrays over its sequences and its queries."""
+    """Properties of the queries of a call: arrays (sequences, queries)."""
 
     real: Tensor | None = None  # False where the query is padding
     target: Tensor | None = None  # place of the key that is meant, −1 where none is
 
 
 class Call(NamedTuple):
-    """The arguments of a call, and what is known of its queries.
+    """The arguments of a call, and the properties of its queries.
 
     Where attention writes its softmax out, `mask` is what its logits have beside scale · q·k; with
     the scale NaN, which is then no number, it is all of them.
@@ -53,7 +53,7 @@ class Call(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What is kept of rows: arrays of the shape (sequences, heads, queries)."""
+    """Statistics of rows: arrays of the shape (sequences, heads, queries)."""
 
     keys: FloatArray
     score_variance: FloatArray
@@ -69,7 +69,7 @@ class Rows(NamedTuple):
 
 
 class TargetRows(NamedTuple):
-    """What is kept of the key that is meant: arrays like those of Rows, NaN where none is."""
+    """Statistics of the target key: arrays like those of Rows, NaN without a target."""
 
     target_gap: FloatArray
     target_weight: FloatArray
@@ -77,7 +77,7 @@ class TargetRows(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What is kept of a call."""
+    """The statistics of a call."""
 
     rows: Rows
     targets: TargetRows | None
@@ -88,7 +88,7 @@ class Measured(NamedTuple):
 
 @torch.no_grad()
 def measure(call: Call, output: Tensor | None) -> Measured:
-    """Return the statistics of a call and its output; without that those of the output are NaN."""
+    """Return the statistics of a call and its output; without output NaN for those of it."""
     device = call.query.device.type
     # Autocast rounds all but double precision before the call.
     rounded = call.query.dtype
@@ -294,7 +294,7 @@ def _seen_by(
 
 
 class _Sums(NamedTuple):
-    """What is computed of each row while its scores are at hand, the largest logit set apart."""
+    """Sums over the keys of each row, the largest logit set apart."""
 
     number: Tensor  # of the keys that are seen
     score_total: Tensor
@@ -319,7 +319,7 @@ def _sums(
     first_key: Tensor,
     target: Tensor | None,
 ) -> _Sums:
-    """Return the sums. scores: (…, rows, keys), written over."""
+    """Return the sums over keys of scores (…, rows, keys), which are overwritten."""
     number = scores.new_full((1,), scores.shape[-1])
     shown = None if visible is None else visible.to(scores.dtype)
     if shown is not None:

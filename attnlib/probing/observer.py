@@ -375,7 +375,7 @@ def _unflattened(heads: int, call: Call, result: Tensor) -> tuple[Call, Tensor]:
 
 
 def _why_not(query: Tensor, key: Tensor) -> str:
-    """Return why a call cannot be measured, or nothing."""
+    """Return why a call cannot be measured, or ""."""
     if interception.is_traced():
         return "it is being traced"
     if type(query) not in (Tensor, nn.Parameter):

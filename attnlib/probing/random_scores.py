@@ -1,4 +1,4 @@
-"""What rows of random scores do, by the exact theory: the means that a report compares with."""
+"""Compute the means of rows of random scores by the exact theory, for reports to compare."""
 
 import math
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class RandomScores:
         return cast(FloatArray, CubicSpline(np.log(nodes), values, axis=-1)(np.log(self.n)))
 
     def _mean(self, values: FloatArray) -> FloatArray:
-        """Return the mean over the rows of what is given for each n, on the last axis."""
+        """Return the mean over the rows of values for each n, on the last axis."""
         if not self.n:
             return np.full(values.shape[:-1], math.nan)
         return np.average(values, axis=-1, weights=self.counts)

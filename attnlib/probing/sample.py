@@ -1,4 +1,4 @@
-"""Some rows of a call of attention: what a monitor looks at."""
+"""Choose some rows of a call of attention."""
 
 import numpy as np
 import torch

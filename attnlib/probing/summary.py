@@ -105,7 +105,7 @@ def text(lines: list[Line]) -> str:
 
 
 def _meant(lines: list[Line]) -> Iterator[str]:
-    """Return what is found of the key that is meant, by head, and what it says."""
+    """Return in words the weight and scale of the target key, by head."""
     heads = f"in the {MEANT} heads that give it most" if len(lines) > MEANT else "by head"
     yield f"The key that is meant, {heads}:"
     headings = ("rows", *(heading for heading, *_ in TARGET_COLUMNS))

@@ -1,4 +1,4 @@
-"""What a report keeps of the rows of one module: sums of all, in double precision."""
+"""Sum up the rows of one module for a report, in double precision."""
 
 import math
 
@@ -25,7 +25,7 @@ entropy H: the difference of the two is (1 − P) κ′(1), so that no other sum
 
 
 class Tally:
-    """The rows of the heads of a module; those that see fewer than two keys are in no sum."""
+    """Sums over the rows of a module's heads; rows that see fewer than two keys are left out."""
 
     def __init__(self, heads: int) -> None:
         self.scale = math.nan

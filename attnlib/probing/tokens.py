@@ -1,4 +1,4 @@
-"""The tokens behind a call of attention: which are padding, where they stand, which key is meant.
+"""Follow the tokens behind a call of attention: padding, positions and target keys.
 
 Attention gets vectors. What the modules around it were called with, token ids, masks and caches,
 says whose they are.
@@ -27,7 +27,7 @@ NONE = -1
 
 
 class Tokens(NamedTuple):
-    """What the model around a call was called with; columns are positions, the past first."""
+    """The tokens of the model around a call; columns are positions, the past first."""
 
     length: int | None = None  # of each sequence, without the past
     past: int = 0  # how many tokens of each are in a cache
@@ -37,7 +37,7 @@ class Tokens(NamedTuple):
 
 
 class TokenTracker:
-    """Follows the tokens through a model, and says of each call what is known of its queries."""
+    """Follows the tokens through a model, and returns the properties of a call's queries."""
 
     def __init__(self, mask: Any = None, targets: Targets | None = None) -> None:
         self.by_model = mask is None
@@ -49,7 +49,7 @@ class TokenTracker:
     def read(
         self, module: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any], before: Tokens
     ) -> Tokens:
-        """Return the tokens of a module, from its arguments and the tokens of that around it."""
+        """Return the tokens of a module, from its arguments and the tokens of the one around it."""
         scripted = isinstance(module, torch.jit.ScriptModule)
         parameters = () if scripted else _parameters(type(module).forward)
         given = {**dict(zip(parameters, args, strict=False)), **named}
@@ -88,7 +88,7 @@ class TokenTracker:
         )
 
     def queries(self, tokens: Tokens, call: Call) -> Queries | None:
-        """Return what is known of the queries of a call, or None."""
+        """Return padding and targets of the queries of a call, or None."""
         if call.query.ndim != 4:
             return None
         batch, _, length, _ = call.query.shape
@@ -117,7 +117,7 @@ class TokenTracker:
         return Queries(counted, target)
 
     def _places(self, tokens: Tokens, batch: int, real: Tensor | None) -> Places | None:
-        """Return the positions that are meant, (batch, length), or None if they are unknown."""
+        """Return the target positions, (batch, length), or None if they are unknown."""
         if tokens is self._last[0]:
             return self._last[1]
         past, length = tokens.past, tokens.length or 0
@@ -142,7 +142,7 @@ class TokenTracker:
         return places
 
     def unused(self) -> list[str]:
-        """Return what was given and of no use, a line each."""
+        """Return a line for each of `mask` and `targets` that fitted no call."""
         lines = []
         if self.mask is not None and not self.mask_fits:
             lines.append(f"mask of shape {tuple(self.mask.shape)}: no call has such queries")
@@ -156,7 +156,7 @@ class TokenTracker:
 
 
 def earlier(ids: NDArray[Any], real: NDArray[np.bool_] | None) -> Places:
-    """Return where each token, (batch, tokens), stood last before, −1 where it did not."""
+    """Return the last earlier position of each token, (batch, tokens), −1 without one."""
     ids = ids.astype(np.int64)
     if real is not None:  # no padding is like another
         ids = np.where(real, ids, -1 - np.arange(ids.shape[1]))
