@@ -4,7 +4,7 @@
 score. It turns the gradient α(1 − Σp²) of a row into an objective with a single maximum in α. The
 maximum belongs to the approximation: the exact mean has none for normal scores.
 
-Arguments of every function:
+Arguments that the functions share:
 
 - `law`: the distribution of the scores, a `Law`;
 - `alpha`: α ≥ 0, a number or an array;

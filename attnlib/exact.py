@@ -1,6 +1,6 @@
 """Compute exact expectations over a row of n random scores, for every n.
 
-Arguments of every function:
+Arguments that the functions share:
 
 - `law`: the distribution of the scores, a `Law`;
 - `alpha`: α from 0 to 10⁴/σ, σ² the variance of a score; a number or an array;

@@ -8,7 +8,7 @@ needle's score s_* has a distribution of its own:
   Mises and Fisher.
 - `Fixed(gap)`: the score is exactly `gap`.
 
-Arguments of every function:
+Arguments that the functions share:
 
 - `law`: the distribution of the other scores, a `Law` with standard deviation σ;
 - `needle`: a `Tilted` with θ from 0 to 10⁴/σ, or a `Fixed` with a gap within 10⁴σ, for cosines

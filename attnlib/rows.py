@@ -1,6 +1,6 @@
 """Compute p = softmax(α s) of a row, its Jacobian ∂p/∂s, and statistics of both.
 
-Arguments of every function:
+Arguments that the functions share:
 
 - `s`: scores, an array (…, n): a row along the last axis, every other axis a batch. −∞ is a masked
   key.

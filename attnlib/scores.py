@@ -37,7 +37,7 @@ TINY = 1e-150
 """Below it α² is lost to underflow, and the first term of a series in α is exact to rounding."""
 
 LARGEST_TILT = 1e8
-"""The largest α for which κ(α) is found by quadrature, in units of one over the standard deviation:
+"""The largest α for which κ(α) comes from quadrature, in units of one over the standard deviation:
 there αs keeps eight digits after the point."""
 
 

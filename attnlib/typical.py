@@ -4,7 +4,7 @@ The mean of g = α(1 − Σp²) is kept up by rare rows whose two largest scores
 row is different: from some α on its gradient falls. The geometric mean gives this α for all rows
 together, `row_optima` for each row. Neither is *the* scale: both are of random scores.
 
-Arguments of every function:
+Arguments that the functions share:
 
 - `law`: the distribution of the scores, a `Law`;
 - `n`: the number of keys, an integer from 2 on;

@@ -69,16 +69,16 @@ RANDOM = re.compile(
 FACTS = re.compile(
     "shape|dtype|device|layout|ndim|dim|size|numel|stride|is_.*|requires_grad|__len__"
 )
-"""What tells of a tensor and gives none."""
+"""Functions that describe a tensor and return none."""
 ALIASES = re.compile(
     "data|__set__|data_ptr|numpy|__array__|.*storage|.*dlpack.*|__cuda_array_interface__"
 )
-"""What gives a way to write into a tensor that its version does not tell of."""
+"""Functions that give access to a tensor without a change of its version."""
 REPEATS = re.compile(
     f"{KEEPS.pattern}|{SCALES.pattern}|{PRODUCTS.pattern}|{EXPONENTIALS.pattern}|tanh_?|sigmoid_?|"
     "clamp.*|relu.*|softplus|abs_?|neg_?|pow_?|sqrt_?|log_?|log1p_?|tri[lu]_?|max|min|amax|amin"
 )
-"""What is known to give the same of the same."""
+"""Functions that are known to return the same for the same arguments."""
 DIFFER = "its logits are not what the functions that made them give again"
 BESIDE = "its logits are also used beside their softmax, where no factor reaches"
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
@@ -87,7 +87,7 @@ LONGEST = 64
 """So many functions in a row are followed."""
 
 Valued = Callable[[Tensor, Tensor | None, bool], None]
-"""Is told the values, the output but under dropout, and whether weights have been changed."""
+"""Gets the values, the output but under dropout, and whether weights have been changed."""
 
 
 @dataclass(eq=False)
@@ -210,7 +210,8 @@ class Step:
     def head_axis(self, heads: int) -> int:
         """Return the axis of the heads, counted from the last, as far as it is known.
 
-        torch.einsum's letters tell it, or the axes that the first is made of: −4 for heads first.
+        It follows from torch.einsum's letters, or the axes of which the first is made: −4 for heads
+        first.
         """
         start = self.product or self
         if len(self.shape) == 3 and heads and start.folded[:1] == (heads,) != start.folded[1:]:
@@ -405,7 +406,7 @@ class Recorder:
     """Records products in one thread. `running` returns the running modules, the inmost last.
 
     With `changes`, what has a gradient of its own (torch.autograd.Function) is out of reach. `made`
-    is told the tensors that a function gets, and what it returns.
+    gets the tensors that a function takes, and its result.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from attnlib.auditing.response import Interval, Subject, equal_keys
 from attnlib.policies import POLICIES, Policy
 
 AGREES = 0.005
-"""A number is the one that was meant if it may be within this share of it."""
+"""A number is the intended one if it may be within this share of it."""
 NOTHING = 1e-9
 """Logits of random queries and keys that are smaller are none."""
 LONGEST = 2**17
@@ -74,7 +74,7 @@ class Expected:
     one_size: bool = False
     """Whether its heads have one size: a model's."""
     rotates: bool = False
-    """Whether it rotates q and k by position, so that other keys tell nothing of the scale."""
+    """Whether it rotates q and k by position, so that other keys do not show the scale."""
 
 
 class CallableAudit:

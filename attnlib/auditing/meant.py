@@ -1,6 +1,6 @@
 """Intended scales of models: by the configuration, or else by the family.
 
-Never by the module that is audited. The families are those of the census, in `meant.toml`.
+The module that is audited is never asked. The families are those of the census, in `meant.toml`.
 """
 
 import math

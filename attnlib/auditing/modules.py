@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     d: int
     keys: int
     scale: float
-    """What multiplies q·k in the call and, as far as projections tell it, before."""
+    """What multiplies q·k in the call and, as far as projections show it, before."""
     doubt: str
     """What is not known of it, or ""."""
     before: Before

@@ -1,8 +1,8 @@
 """Audit by files: questions that an engine in any language answers, and recorded tensors.
 
-`write` asks a softmax that is as meant, and saves what it was asked. `read` asks the answers in the
-folder; a question that is not there it adds, so that the engine can answer it before the next
-`read`: an engine that is as meant needs one round, others two or three.
+`write` asks a softmax that does what is intended, and saves the questions. `read` asks the answers
+in the folder. It adds each question that is missing, so that the engine can answer it before the
+next `read`: an engine that does what is intended needs one round, others two or three.
 """
 
 import json
@@ -98,11 +98,17 @@ def write(
     causal: bool = True,
     **meant: Any,
 ) -> int:
-    """Write the questions of an audit into a new folder, with a README; return how many.
+    """Write the questions of an audit into a new folder, with a README.
 
-    `meant` are arguments of `audit` that say what is meant, by default 1/√d; `read` may say another
-    and then adds questions. `causal`: whether queries see keys up to their own only. Raises
-    ValueError where the folder is not empty. Chapter: audit.
+    - `folder`: the path of the folder, which must be empty or not exist.
+    - `d`, `heads`, `key_heads`, `dtype`: as for `audit`.
+    - `length`: the largest number of keys, 64 or more, by default 256.
+    - `causal`: whether queries see keys up to their own only, by default True.
+    - `meant`: arguments of `audit` that state the intention, by default 1/√d. `read` may state
+      another and then adds questions.
+
+    Returns the number of questions. Raises ValueError where the folder is not empty.
+    Chapter: audit.
     """
     path = Path(folder)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -127,10 +133,13 @@ def write(
 
 
 def read(folder: str | Path, **meant: Any) -> Report:
-    """Return the report of an audit of the answers in a folder that `write` made.
+    """Audit the answers in a folder that `write` made, and return the report.
 
-    `meant` are arguments of `audit`. Raises UnansweredError where it had to add questions, and
-    ValueError for a file that is no answer. Chapter: audit.
+    - `folder`: the path of the folder.
+    - `meant`: arguments of `audit` that state the intention.
+
+    Raises UnansweredError where it had to add questions, and ValueError for a file that is no
+    answer. Chapter: audit.
     """
     path = Path(folder)
     try:
@@ -169,11 +178,16 @@ def recorded(
     window: int | None = None,
     sink: float | None = None,
 ) -> Report:
-    """Return which softmax explains the q, k, v and output in a file, or that none does.
+    """Explain the q, k, v and output in a file by a softmax, or report that none does.
 
-    The axes are (tokens, heads, size) or (batch, heads, tokens, size). `dtype` is the coarsest type
-    in the computation, by default that of the tensors. `cap`, `window` and `sink` are meant too.
-    Chapter: audit.
+    - `file`: the path of a safetensors file. The axes of its tensors are (tokens, heads, size) or
+      (batch, heads, tokens, size).
+    - `expected`: the intended scale, as for `audit`.
+    - `dtype`: the coarsest type in the computation, by default that of the tensors.
+    - `cap`, `window`, `sink`: the intended soft cap, number of keys and logit of the sink; by
+      default none.
+
+    Returns a `Report`. Chapter: audit.
     """
     given = _recorded(Path(file))
     eps = max(torch.finfo(dtype or t.dtype).eps for t in given)
@@ -224,7 +238,7 @@ def recorded(
 
 
 def _seen(q: FloatArray, k: FloatArray, v: FloatArray, output: FloatArray, expected: Any) -> int:
-    """Return how many keys up to its own the last query sees, if its scale is as meant."""
+    """Return how many keys up to its own the last query sees, if its scale is as expected."""
     n, d = k.shape[1], q.shape[-1]
     logits = float(_rule(expected)(float(n), n - 1.0, d)) * (k[0, ::-1] @ q[0, -1])
     weights = np.exp(logits - logits.max())[:, None]

@@ -1,6 +1,6 @@
 """Measure the answers of a callable to queries, keys and values chosen for that.
 
-Values that are unit vectors make the output the weights of groups of keys. Two keys then tell the
+Values that are unit vectors make the output the weights of groups of keys. Two keys then show the
 scale: with a key of content x among keys of content 0, the logarithm of its weight over theirs
 grows by the multiplier of q·k times q·x, whatever else the row sees.
 """

@@ -20,7 +20,7 @@ WEIGHTS = ("q_proj_weight", "in_proj_weight")
 """Of nn.MultiheadAttention."""
 
 TOLERANCE = 1e-4
-"""How far queries may be from those that are meant, relative to the largest."""
+"""How far queries may be from the intended ones, relative to the largest."""
 
 ORDERS = ("norm", "queries first", "by key")
 """Where factors go: into the norms, or into projections whose rows are all queries, all keys, all
@@ -52,9 +52,9 @@ def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss
     """Multiply weights that make queries by factors, one for each head of each layer.
 
     A projection is multiplied, alone or packed with keys and values in either order, or the gains
-    of a norm that follows it. Rotary positions and grouped queries keep that exact. What was meant
-    is compared with the queries and the loss of a text; None, and the model is as it was, where
-    they differ.
+    of a norm that follows it. Rotary positions and grouped queries keep that exact. The
+    intended queries and loss are compared with those of a text; None, and the model is as it was,
+    where they differ.
     """
     meant, expected = _queries(model, text, loss, factors)
     sizes = {place.layer: place.d for place in meant}

@@ -26,7 +26,7 @@ from attnlib.sampling import Estimate
 Per = Literal["model", "layer", "head"]
 
 Report = Callable[[str, float], None]
-"""Is told what was computed, and its loss."""
+"""Gets the name of what was computed, and its loss."""
 
 LARGEST = math.log(8.0)
 """The largest |log t| that is tried, at the length of reference."""

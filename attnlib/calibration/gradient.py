@@ -100,7 +100,7 @@ def scale_gradient(
     - `model`: an nn.Module. It runs as it is, in training or evaluation; compiled parts run as they
       are written.
     - `batches`: what `loss` takes, each as one text. Standard errors are between batches, so let
-      them be independent texts, eight or more, of one size.
+      them be independent texts, eight or more.
     - `loss`: a function of (model, batch) that returns a scalar tensor. By default a model of
       transformers computes its own loss, and a batch is token ids or a mapping of its arguments.
     - `partial`: True leaves out attention that cannot be reached. By default it is an error.
@@ -115,8 +115,9 @@ def scale_gradient(
     again (torch.utils.checkpoint).
 
     Warns with a UserWarning of modules that may attend otherwise, and of layers whose heads are in
-    doubt. Raises ValueError for no batches, and for a loss that is no finite number or that does
-    not depend on attention; RuntimeError for attention that cannot be reached, with its name.
+    doubt. Raises ValueError for no batches, for a layer whose number of heads differs between
+    batches, and for a loss that is no finite number or that does not depend on attention;
+    RuntimeError for attention that cannot be reached, with its name.
     Chapter: calibration.
     """
     passes = [

@@ -83,7 +83,7 @@ def from_gradients(
       0.001, or 0.05 where gradients are in half precision. Give 0.05 where they were computed in
       half precision (autocast).
 
-    Returns a `ScaleGradient` with one sample, whose loss is NaN. A gain that heads share gives
+    Returns a `ScaleGradient` of one sample, with a loss of NaN. A gain that heads share gives
     their sum, which stands at head 0 of a layer named in `summed`; a module that runs several times
     gives the sum of its runs. Products are added in float32 or better.
 

@@ -12,7 +12,7 @@ from attnlib.cli.application import AsJson, CommandError, one_line
 AUDITED = 16
 """Tokens that a model is shown while its attention is noted."""
 NOT_KNOWN = 3
-"""The exit status where it is not known what is meant."""
+"""The exit status where the intended scale is not known."""
 UNANSWERED = 4
 """The exit status where an engine has questions to answer first."""
 OPTIONS = {

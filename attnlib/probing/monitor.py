@@ -19,7 +19,7 @@ from attnlib.probing.report import Report
 from attnlib.probing.summary import layer_name
 
 Log = Callable[[str, float, int], object]
-"""What a number is told to: its name, the number, the step. TensorBoard's add_scalar is one."""
+"""A function of a name, a number and the step, such as TensorBoard's add_scalar."""
 
 Recent = defaultdict[tuple[str, int], deque[dict[str, Any]]]
 """The last lines of each head."""

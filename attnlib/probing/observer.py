@@ -26,7 +26,7 @@ from attnlib.probing.sample import some_rows
 from attnlib.probing.tokens import Targets, Tokens, TokenTracker
 
 OnCall = Callable[[str, int, Call, Tensor], None]
-"""What is told of a call: its layer, its number in that layer and run, itself, and its output."""
+"""A function of a call: its layer, its number in that layer and run, itself, and its output."""
 
 NAMES_SHOWN = 3
 

@@ -32,10 +32,10 @@ TARGET_COLUMNS = (
     ("κ", "target_kappa", ".2f"),
     ("ratio", "target_ratio", ".2f"),
 )
-"""What is said of the key that is meant: heading, name and format."""
+"""Columns for the target key: heading, name and format."""
 
 MEANT = 12
-"""Of so many heads: those that give that key the most weight."""
+"""The number of heads shown: those that give the target the most weight."""
 
 TARGET_LEGEND = (
     "Means over the rows whose key is known. The weight is half where the gap g of its logit above "
@@ -58,7 +58,7 @@ WIDE = 0.5
 """A head is called wide if this share of its rows is."""
 
 EVENLY = 0.9
-"""A head that spreads its weight over this share of the keys tells none of them apart."""
+"""A head that spreads its weight over this share of the keys is called even."""
 
 FAR = 1.5
 """A head is far from random scores if its number of keys is so many times theirs, or less."""
@@ -105,7 +105,7 @@ def text(lines: list[Line]) -> str:
 
 
 def _meant(lines: list[Line]) -> Iterator[str]:
-    """Return in words the weight and scale of the target key, by head."""
+    """Return in words the weight and ratio of the target key, by head."""
     heads = f"in the {MEANT} heads that give it most" if len(lines) > MEANT else "by head"
     yield f"The key that is meant, {heads}:"
     headings = ("rows", *(heading for heading, *_ in TARGET_COLUMNS))
