@@ -121,13 +121,15 @@ def undivided_usual() -> Row:
 def inverse_d() -> Row:
     """1/d in a single wide head."""
     return Row(
-        "final loss with 1/d minus with 1/√d, one 256-dimensional head, nats per byte",
+        "final loss with 1/d minus with 1/√d, one 256-dimensional head in each of two layers, nats "
+        "per byte",
         interval(no_scale.over_unseen()),
         "5 seeds",
         "the rate of each, on another seed",
         "the learning rate: each has its own best",
         "3 head sizes; in the other two no difference is shown",
-        "in decoders of four layers 1/d ends higher at the rate that is best for 1/√d",
+        "we had predicted the opposite; in decoders of four layers 1/d ends higher at the rate "
+        "that is best for 1/√d",
         WIDE,
         digits=3,
     )
@@ -372,9 +374,9 @@ def smollm2_factor() -> Row:
         "log of the factor on all logits with the least loss, 4096 tokens",
         interval(calibrated.by_kind(calibrated.curves(4096).wants())),
         "4 kinds of text, four texts each",
-        "the factors measured: at 4096 and 8192 tokens on the side that shorter texts had shown",
+        "the factors measured: at 8192 tokens on the side that shorter texts had shown",
         "nothing",
-        "6 lengths",
+        "6 lengths; at three of them the interval contains 0",
         "in American prose alone the interval contains 0 at every length; at 512 tokens 24 windows "
         "a kind put it below 0 in seven of twelve kinds, prose among them",
         "SmolLM2-135M-Instruct in 4 bits; prose, the Bible, Shakespeare, Python",
