@@ -27,9 +27,9 @@ def verdicts() -> dict[str, str]:
 
 @cache
 def title(page: str) -> str:
-    """Return the title of a chapter up to its first comma, colon or question mark."""
+    """Return the title of a chapter up to its first colon or question mark."""
     heading: str = cells(page)[0]["source"][0]
-    return re.match(r"# ([^,:?\n]*\??)", heading)[1]  # type: ignore[index]
+    return re.match(r"# ([^:?\n]*\??)", heading)[1]  # type: ignore[index]
 
 
 def cells(page: str) -> list[dict[str, Any]]:
