@@ -31,7 +31,7 @@ class Criterion(NamedTuple):
 
 
 def effective_keys(n: int, *, causal: bool) -> float:
-    """Return the number of keys that stands for rows of 1 to n keys.
+    """Return one number of keys to use for all rows of a length.
 
     - `n`: the number of keys of the longest row.
     - `causal`: True gives the harmonic mean of 1, …, n, for a causal mask; False n itself.

@@ -131,7 +131,8 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the largest entry max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), at most α/4; in O(n).
 
     It lies on the diagonal, since p_j ≤ 1 − p_i, and at the largest p: the others are at most ½,
-    below which p(1 − p) increases, and at most 1 − max p. So it is αR/(1 + R)². Relative error
+    below which p(1 − p) increases, and at most 1 − max p. So it is αR/(1 + R)² with
+    R = (1 − max p)/max p. Relative error
     below 1e-12. Chapter: jacobian. Raises as `softmax`.
 
     >>> float(largest_entry([0.0, 0.0], alpha=2.0))

@@ -66,7 +66,7 @@ def fixed_root(case: ScaleInputs, scalar: float) -> Any:
 
 
 def pairs(case: ScaleInputs) -> Any:
-    """Return log₂(n² − n), n at least 2."""
+    """Return log₂(n² − n), the number of ordered pairs of n keys in bits; n below 2 counts as 2."""
     keys = np.maximum(case.n, 2.0)
     return np.log2(keys) + np.log2(keys - 1.0)
 

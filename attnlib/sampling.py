@@ -176,7 +176,7 @@ def estimated(value: ArrayLike, error: ArrayLike) -> Estimate:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

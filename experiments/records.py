@@ -7,8 +7,8 @@ experiments/recorded/NAME.json holds what the recorder NAME computed:
     made       with which version and commit of attnlib, other versions, processor, threads
     entries    a list; each has `at`, the fields that say what it is of, and `found`, the numbers
 
-`load` reads one. The training runs of
-experiments/NAME.toml are in one file of `experiments.lab.sweep`, and `runs` reads them.
+`load` reads one. The training runs of experiments/sweeps/NAME.toml are in one file of
+`experiments.lab.sweep`, and `runs` reads them.
 """
 
 import json
@@ -137,7 +137,7 @@ def recorded(name: str, work: Work, settings: Fields, *packages: str, threads: i
 
 @cache
 def runs(experiment: str) -> "tuple[Outcome, ...]":
-    """Return the recorded runs of experiments/`experiment`.toml, in the order of the sweep.
+    """Return the recorded runs of sweeps/`experiment`.toml, in the order of the sweep.
 
     Raises FileNotFoundError where some are missing.
     """
@@ -148,7 +148,8 @@ def runs(experiment: str) -> "tuple[Outcome, ...]":
     if len(outcomes) < len(described.settings):
         raise FileNotFoundError(
             f"of the {len(described.settings)} runs of {experiment}.toml {len(outcomes)} are"
-            f" recorded; python -m experiments sweep experiments/{experiment}.toml runs the others"
+            f" recorded; python -m experiments sweep "
+            f"experiments/sweeps/{experiment}.toml runs the others"
         )
     return tuple(outcomes)
 

@@ -32,7 +32,7 @@ def test_normal_optimum_is_exact_to_1e_14(n):
 
 @pytest.mark.parametrize(
     ("d", "n"),
-    [(3, 3), (5, 10**6), (128, 20000), (10**6, 3)],
+    [(3, 3), (3, 10**12), (5, 10**6), (128, 20000), (10**6, 3), (10**6, 10**12)],
 )
 def test_cosine_optimum_is_within_1e_10(d, n):
     found = annealed.best_alpha(Cosine(d), n)
