@@ -193,16 +193,19 @@ class Step:
         plain = all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
         return NO_SOFTMAX if plain else "its weights are no softmax of its logits"
 
-    def repeats(self, logits: Tensor, product: Tensor) -> bool:
-        """Return whether running it again from its product gives these logits."""
+    def repeats(self, logits: Tensor) -> bool:
+        """Return whether running it again gives these logits.
+
+        Without a gradient: a checkpoint's second run, which need not ask, saves the same tensors.
+        """
         if is_transformed(logits) or is_traced() or logits.is_meta:
             return True
-        start = self.product or self
+        made: dict[Step, Any] = {}
         with torch.no_grad():
-            again, logits = self.run(None, {start: product.detach()}), logits.detach()
+            again, logits = self.run(None, made), logits.detach()
             if again.shape != logits.shape or torch.equal(again, logits):  # which is fast
                 return bool(again.shape == logits.shape)
-            rounding = math.sqrt(torch.finfo(product.dtype).eps)
+            rounding = math.sqrt(torch.finfo(made[self.product or self].dtype).eps)
             return torch.allclose(
                 again.to(logits.dtype), logits, rounding, rounding, equal_nan=True
             )
@@ -298,7 +301,6 @@ class WrittenOut:
     step: Step
     module: nn.Module | None  # the inmost that runs, but for nn.Softmax
     layout: Layout
-    product: Tensor | None = None  # computed again
     valued: Valued = lambda values, output, changed: None
 
     @property
@@ -330,10 +332,7 @@ class WrittenOut:
                     "one for each head or query"
                 )
             times = times.reshape(shape if times.numel() > 1 else ())
-        made: dict[Step, Any] = {}
-        if self.product is not None and not self.start.name.startswith("baddbmm"):
-            made[self.start] = (self.product * times).to(self.product.dtype)
-        result: Tensor = self.step.run(times, made)
+        result: Tensor = self.step.run(times, {})
         return result
 
     def operands(self) -> tuple[Tensor, Tensor] | None:
@@ -367,7 +366,7 @@ class WrittenOut:
         """Return why queries and keys are not known, or ""."""
         if self.operands() is not None:
             return ""
-        if self.start.shape[-1] < self.layout.shape[-1]:
+        if self.step.ordered and self.start.shape[-1] < self.layout.shape[-1]:
             return "its logits have more columns than keys, as with a sink"
         return "its queries and keys have an order of axes that is not known"
 
@@ -532,11 +531,8 @@ class Recorder:
         functions = frozenset(one.name for one in step._path())
         way = type(module), functions
         known = way in self.compared and all(map(REPEATS.fullmatch, functions))
-        product = None
         if not why and (self.aliased or not known or input.is_inference()):
-            with nullcontext() if self.changes else torch.no_grad():
-                product = (step.product or step).run(None, {})
-            why = "" if step.repeats(input, product) else DIFFER
+            why = "" if step.repeats(input) else DIFFER
             self.compared.add(way)
             self.aliased = False
         start = step.product or step
@@ -547,7 +543,7 @@ class Recorder:
             return None
         heads = number_of_heads(running)
         layout = Layout(input.shape, heads, step.head_axis(heads))
-        return WrittenOut(input, step, module, layout, product)
+        return WrittenOut(input, step, module, layout)
 
     def _module(self) -> nn.Module | None:
         """Return the inmost module that runs and is not an nn.Softmax."""
