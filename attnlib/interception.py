@@ -159,6 +159,9 @@ class ModuleTracker(Mode):
     Raises as `check_model`.
     """
 
+    counts_by_run = True
+    """Whether calls are counted from 0 again each time the model is called."""
+
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         check_model(model)
@@ -212,7 +215,8 @@ class ModuleTracker(Mode):
             return
         named = named_arguments() if named is None else named
         if not self.running:
-            self.calls.clear()
+            if self.counts_by_run:
+                self.calls.clear()
             with hidden_from_modes():
                 given = (x for x in tree_leaves((args, named)) if isinstance(x, Tensor) and x.ndim)
                 self.batch = next((x.shape[0] for x in given), 0)

@@ -223,7 +223,7 @@ class _Rescaled(Mode):
         self.calls = 0
         self.softmax_in_graph = False
         self.recorder = Recorder(running_modules)
-        self.found: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+        self.found: WeakKeyDictionary[nn.Module, tuple[int, str]] = WeakKeyDictionary()
         self.came: set[int | str] = set()
 
     def start(self) -> None:
@@ -245,8 +245,12 @@ class _Rescaled(Mode):
         module = module or next(reversed(modules), None)
         came: set[int | str] = {0}
         if module is not None:
-            names = {part: name for name, part in modules[0].named_modules()}
-            came = {self.found.setdefault(module, len(self.found)), names.get(module, "")}
+            number, name = self.found.get(module, (len(self.found), ""))
+            if not interception.in_backward_pass():  # there the model around it does not run
+                names = {part: name for name, part in modules[0].named_modules()}
+                name = names.get(module, "")
+            self.found[module] = number, name
+            came = {number, name}
         self.came |= came
         return not self.layers.isdisjoint(came)
 

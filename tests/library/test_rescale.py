@@ -180,12 +180,32 @@ def stack(*scales, fused=(False, True)):
 Y32 = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(2))
 
 
+class Again(nn.Sequential):
+    """Layers whose activations are computed again in the backward pass."""
+
+    def __init__(self, layers):
+        super().__init__(*layers)
+
+    def forward(self, x):
+        for layer in self:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x
+
+
+def first_gradient(model):
+    return torch.autograd.grad(model(Y32).square().sum(), model[0].wqkv.weight)
+
+
 def test_written_out_attention_is_rescaled_as_a_call_is():
     model = stack(1.0, 1.0)
     for layers, scales in ((None, (3.0, 3.0)), ([0], (3.0, 1.0)), ([1], (1.0, 3.0))):
         with rescale(factor=2.0), rescale(factor=3.0, layers=layers):  # the innermost counts
             found = model(Y32)
         torch.testing.assert_close(found, stack(*scales)(Y32))
+    expected = first_gradient(stack(3.0, 1.0))
+    for layers in ([0], ["0"]):  # a layer that is computed again runs without the model around it
+        with rescale(factor=3.0, layers=layers):
+            torch.testing.assert_close(first_gradient(Again(model)), expected)
     fused = stack(1.0, 1.0, fused=(True, True))
     for factor in ("ssmax", torch.tensor([[1.0], [2.0], [3.0], [0.5]])):
         length = {"train_length": 4} if isinstance(factor, str) else {}
