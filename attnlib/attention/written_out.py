@@ -105,7 +105,7 @@ class Step:
     ordered: bool = True  # whether the rows are those of the product, in their order
     lost: str = ""  # why it cannot be run again
     learned: bool = False  # a product with columns that are learned
-    folded: tuple[int, ...] = ()  # the axes of its first operand that its first one is made of
+    heads: int = 0  # of its operands, if they come before the sequences in the first axis
     weighs: bool = False  # a product of which a softmax has been taken
     beside: bool = False  # a product that goes into outputs otherwise
     autocast: tuple[str, bool] | None = None
@@ -217,7 +217,7 @@ class Step:
         first.
         """
         start = self.product or self
-        if len(self.shape) == 3 and heads and start.folded[:1] == (heads,) != start.folded[1:]:
+        if len(self.shape) == 3 and heads and start.heads == heads:
             return -4
         if start.name != "einsum" or not self.ordered or start.shape != self.shape:
             return -3
@@ -390,14 +390,14 @@ class Weights(NamedTuple):
 class Mark(NamedTuple):
     """A note on a tensor that has no record."""
 
-    kind: str  # "products" entry by entry, "scores" of activations, of "one", or "weights"
+    kind: str  # "folded", "products" entry by entry, "scores" of activations, "one", or "weights"
     module: nn.Module | None = None
     why: str = ""
     sure: bool = False  # its scores are of two activations
-    folded: tuple[int, ...] = ()  # the axes that its first one is made of
+    heads: int = 0  # what comes first in its first axis, made of two
 
 
-ORDER = ("products", "one", "scores", "weights")
+ORDER = ("folded", "products", "one", "scores", "weights")
 """Kinds of marks: of several arguments the last counts."""
 
 
@@ -623,9 +623,9 @@ class Recorder:
                 mark = Mark("scores", self._module(), "it makes its weights of exp and a sum", True)
             elif before.kind == "one" and not (SAME.fullmatch(name) or SCALES.fullmatch(name)):
                 mark = None
-            elif result.ndim == 3 and tensors[0].ndim == 4:
-                outer = tensors[0].shape[:2]
-                mark = before._replace(folded=outer if outer.numel() == len(result) else ())
+        if RESHAPES.fullmatch(name) or name in ("contiguous", "clone"):
+            heads = _first_of_two(tensors[0], result) or (0 if mark is None else mark.heads)
+            mark = (mark or Mark("folded"))._replace(heads=heads) if mark or heads else None
         if mark is not None:
             for part in result if isinstance(result, list | tuple) else [result]:
                 if isinstance(part, Tensor):
@@ -685,8 +685,8 @@ class Recorder:
         learned = learned or any(step.learned for step in known.values())
         step = Step(function, name, given, named, length=longest + 1, dimension=dimension)
         step.learned = learned
-        marks = (one.folded for one in kept.values() if isinstance(one, Mark))
-        step.folded = next(filter(None, marks), ())
+        marks = (one.heads for one in kept.values() if isinstance(one, Mark))
+        step.heads = next(filter(None, marks), 0)
         written = args[0] if IN_PLACE.fullmatch(name) else None
         result = result if written is None else written
         if before is not None:
@@ -848,6 +848,20 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
         sizes = dict(zip(reversed(first), reversed(rows.shape), strict=False))
         dimension = math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
     return dimension, _is_learned(columns) or columns.ndim < 3
+
+
+def _first_of_two(x: Tensor, result: Any) -> int:
+    """Return the size of the first axis where it and the second become one, as far as is known.
+
+    Of two axes of one size only those that were exchanged are known.
+    """
+    if x.ndim != 4 or not isinstance(result, Tensor) or is_transformed(x) or x.is_nested:
+        return 0
+    first, second = x.shape[:2]
+    if first == second:
+        exchanged = x.layout is torch.strided and 0 < x.stride(0) < x.stride(1)
+        return first if exchanged and len(result) in (first, first * second) else 0
+    return first if result.ndim == 3 and len(result) == first * second else 0
 
 
 def _joins(result: Any, tensors: list[Tensor], known: dict[int, Step]) -> bool:
