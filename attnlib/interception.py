@@ -59,6 +59,17 @@ def is_compiled(model: nn.Module) -> bool:
     return hasattr(model, "_orig_mod")
 
 
+def in_graph() -> bool:
+    """Return whether what torch.compile has made, functions or code of inductor, calls this."""
+    frame: Any = sys._getframe(1) if "torch._dynamo" in sys.modules else None
+    while frame is not None:
+        functions = frame.f_code.co_filename.startswith("<eval_with_key>")
+        if functions or frame.f_globals.get("__name__") == "torch._inductor.output_code":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def uncompiled(model: Any) -> Any:
     """Return the model that was given to torch.compile, if this is what it returned."""
     return model._orig_mod if isinstance(model, nn.Module) and is_compiled(model) else model

@@ -164,7 +164,7 @@ class _Context(ContextDecorator):
         if error is not None:
             return
         unreached = mode.recorder.lines(mode.recorder.path)
-        if mode.softmax_in_graph:
+        if mode.softmax_in_graph and not mode.graph_seen:
             unreached.append(
                 "a softmax in a graph of torch.compile, if it is one of attention: "
                 "torch.compiler.set_stance('force_eager') runs models as they are written"
@@ -222,6 +222,7 @@ class _Rescaled(Mode):
         self.options, self.relative, self.layers = options, relative, layers
         self.calls = 0
         self.softmax_in_graph = False
+        self.graph_seen = False  # a softmax of a graph that runs as PyTorch's functions
         self.recorder = Recorder(running_modules)
         self.found: WeakKeyDictionary[nn.Module, tuple[int, str]] = WeakKeyDictionary()
         self.came: set[int | str] = set()
@@ -273,6 +274,7 @@ class _Rescaled(Mode):
     def written(self, call: WrittenOut) -> Tensor | None:
         """Return the logits of a softmax at the scale of the context; None: as they are."""
         self.calls += 1
+        self.graph_seen = self.graph_seen or interception.in_graph()
         if ACTIVE_CONTEXTS.modes[-1] is not self or not self.here(call.module):
             return None
         if self.relative is not None:

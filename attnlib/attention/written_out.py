@@ -23,7 +23,14 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnlib.interception import HIDDEN, MODULE_CALL, OPERATOR, is_traced, is_transformed
+from attnlib.interception import (
+    HIDDEN,
+    MODULE_CALL,
+    OPERATOR,
+    in_graph,
+    is_traced,
+    is_transformed,
+)
 from attnlib.projections import HEADS
 
 PRODUCTS = re.compile("__r?matmul__|matmul|linalg_matmul|bmm|baddbmm_?|einsum")
@@ -444,7 +451,7 @@ class Recorder:
         self.aliased = self.aliased or ALIASES.fullmatch(name) is not None
         if isinstance(function, torch.ScriptMethod):
             self._scripted(function)
-        elif KERNELS.fullmatch(name) and function is not OPERATOR:
+        elif KERNELS.fullmatch(name) and function is not OPERATOR and not in_graph():
             self.note(f"it calls {name}, another kernel")
         if PRODUCTS.fullmatch(name):
             kwargs = {**kwargs}

@@ -206,6 +206,10 @@ def test_written_out_attention_is_rescaled_as_a_call_is():
     for layers in ([0], ["0"]):  # a layer that is computed again runs without the model around it
         with rescale(factor=3.0, layers=layers):
             torch.testing.assert_close(first_gradient(Again(model)), expected)
+    compiled = torch.compile(model, backend="eager")  # its graph runs as PyTorch's functions
+    with torch.no_grad(), rescale(factor=3.0):
+        found = compiled(Y32)
+    torch.testing.assert_close(found, stack(3.0, 3.0)(Y32))
     fused = stack(1.0, 1.0, fused=(True, True))
     for factor in ("ssmax", torch.tensor([[1.0], [2.0], [3.0], [0.5]])):
         length = {"train_length": 4} if isinstance(factor, str) else {}
