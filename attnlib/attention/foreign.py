@@ -24,7 +24,7 @@ from attnlib.attention.options import (
     warn_scale_replaced,
 )
 from attnlib.attention.shapes import Call
-from attnlib.attention.written_out import Recorder, WrittenOut, running_modules
+from attnlib.attention.written_out import ONE_KEY, Recorder, WrittenOut, running_modules
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
@@ -177,6 +177,7 @@ class _Context(ContextDecorator):
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, and no "
                 "softmax of what a product of queries and keys has given, so it has changed nothing"
+                + (f"; {ONE_KEY}" if mode.recorder.one_key else "")
                 + (_IN_TRANSFORMERS if "transformers" in sys.modules else ""),
                 stacklevel=2,
             )

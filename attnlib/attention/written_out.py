@@ -61,7 +61,8 @@ BROADCASTS = re.compile(
 """What works on each logit for itself."""
 FILLS = re.compile("__setitem__|masked_fill_*|where")
 AFTER = re.compile(
-    f"{RESHAPES.pattern}|to|float|double|half|bfloat16|type.*|contiguous|clone|expand.*|.*dropout.*"
+    f"{RESHAPES.pattern}|to|float|double|half|bfloat16|type.*|contiguous|clone|expand.*|.*dropout.*|"
+    "detach_?|data"
 )
 """What leaves weights as the softmax has made them."""
 EXPONENTIALS = re.compile("exp2?_?|expm1_?|__rpow__")
@@ -88,6 +89,7 @@ REPEATS = re.compile(
 """Functions that are known to return the same for the same arguments."""
 DIFFER = "its logits are not what the functions that made them give again"
 BESIDE = "its logits are also used beside their softmax, where no factor reaches"
+ONE_KEY = "a softmax over one key alone has nothing to weigh: give the model more tokens"
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 SAME = re.compile(f"{RESHAPES.pattern}|{EXCHANGES.pattern}|masked_fill_*|to|float|contiguous")
 LONGEST = 64
@@ -244,6 +246,20 @@ class Step:
                 ahead += _flat((step.args, step.kwargs), Step)
         return path
 
+    def keys(self) -> slice:
+        """Return which columns are those of the product: not a sink's, put beside them."""
+        before = 0
+        width = (self.product or self).shape[-1]
+        for step in self._path() if self.ordered and width < self.shape[-1] else ():
+            if step.name == "pad":
+                before += (*step.args, step.kwargs.get("pad"))[1][0]
+            elif step.name in ("cat", "concat", "concatenate"):
+                for part in (*step.args, step.kwargs.get("tensors"))[0]:
+                    if isinstance(part, Step):
+                        break
+                    before += part.shape[-1]
+        return slice(before, before + width) if before + width <= self.shape[-1] else slice(None)
+
     def problem(self) -> str:
         """Return why it cannot be run again, or ""."""
         if self.lost or any(_version(tensor) != number for tensor, number in self.versions):
@@ -318,7 +334,7 @@ class WrittenOut:
     def seen(self) -> Tensor:
         """Return which keys each query sees, (…, heads, queries, keys)."""
         # With the logit that it was added to, a mask of −10⁴ is above that.
-        return self.layout.by_head(self.logits.detach() > HIDDEN / 2.0)
+        return self.layout.by_head(self.logits.detach()[..., self.step.keys()] > HIDDEN / 2.0)
 
     def again(self, times: float | Tensor) -> Tensor:
         """Return the logits with the product times a number, or one of each query.
@@ -425,6 +441,7 @@ class Recorder:
         self.running, self.changes, self.made = running, changes, made
         self.kept: Any = WeakTensorKeyDictionary()  # steps with versions, Weights, or Marks
         self.compared: set[Any] = set()  # kinds of modules, with the functions behind a product
+        self.one_key = False  # whether a softmax had one entry
         self.aliased = True  # whether logits can have been written into unseen
         self.unreached: dict[nn.Module | None, str] = {}
         """Modules whose attention is seen and cannot be run again, and why."""
@@ -473,7 +490,7 @@ class Recorder:
         if call is not None:
             self.kept[result] = Weights(call.valued, call.layout.shape, False, _version(result))
         elif softmax and _of_one(result, *args[1:2], **kwargs):
-            pass
+            self.one_key = True
         elif softmax and tensors and isinstance(result, Tensor):
             self.kept[result] = self._other_weights(tensors[0], kept.get(id(tensors[0])))
         elif kept or not name.startswith("__get"):

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from attnlib import _checking, interception
 from attnlib.attention import is_rescaled
-from attnlib.attention.written_out import Layout, Recorder, WrittenOut, number_of_heads
+from attnlib.attention.written_out import ONE_KEY, Layout, Recorder, WrittenOut, number_of_heads
 from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
 from attnlib.probing.measure import Call, Queries, measure
 from attnlib.probing.report import Report
@@ -318,6 +318,8 @@ class Observer(interception.ModuleTracker):
             lines += self.recorder.lines(self.shown, hints=True)
         lines += self._unseen()
         if not self.measured:
+            if self.recorder is not None and self.recorder.one_key:
+                lines.append(ONE_KEY)
             lines = lines or [
                 "If it has some, call the model itself inside the context, in the same thread; "
                 "parts that are compiled or exported cannot be seen"

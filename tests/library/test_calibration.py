@@ -276,6 +276,8 @@ def test_attention_that_cannot_be_reached_is_named():
         assert call(partial=True).layers == ["0"]
     with pytest.raises(RuntimeError, match="Linear has run no attention that can"):
         scale_gradient(nn.Linear(32, 2).double(), [x], squared)
+    with pytest.raises(RuntimeError, match="softmax over one key alone"):
+        scale_gradient(nn.Softmax(-1), [x[..., :1]], squared)
 
 
 # --- fits ----------------------------------------------------------------------------------------

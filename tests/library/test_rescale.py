@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
@@ -227,6 +228,16 @@ def test_a_rule_counts_the_keys_that_a_mask_leaves():
         with rescale(factor="ssmax", train_length=4):
             found = (q @ k.mT * 0.3).masked_fill(hidden, lowest).softmax(-1) @ v
             expected = scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+        torch.testing.assert_close(found, expected)
+    times = torch.arange(1, LENGTH + 1).log()[:, None] / math.log(4)
+    sink = torch.full((HEADS, LENGTH, 1), 0.3)
+    for join in (
+        lambda x: torch.cat([sink, x], -1),
+        lambda x: functional.pad(x, (1, 0), value=0.3),
+    ):
+        with rescale(factor="ssmax", train_length=4):
+            found = join((q @ k.mT * 0.3).masked_fill(hidden, -math.inf)).softmax(-1)
+        expected = join((q @ k.mT * 0.3 * times).masked_fill(hidden, -math.inf)).softmax(-1)
         torch.testing.assert_close(found, expected)
 
 
