@@ -59,6 +59,17 @@ def is_compiled(model: nn.Module) -> bool:
     return hasattr(model, "_orig_mod")
 
 
+def in_graph() -> bool:
+    """Return whether what torch.compile has made, functions or code of inductor, calls this."""
+    frame: Any = sys._getframe(1) if "torch._dynamo" in sys.modules else None
+    while frame is not None:
+        functions = frame.f_code.co_filename.startswith("<eval_with_key>")
+        if functions or frame.f_globals.get("__name__") == "torch._inductor.output_code":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def uncompiled(model: Any) -> Any:
     """Return the model that was given to torch.compile, if this is what it returned."""
     return model._orig_mod if isinstance(model, nn.Module) and is_compiled(model) else model
@@ -159,6 +170,9 @@ class ModuleTracker(Mode):
     Raises as `check_model`.
     """
 
+    counts_by_run = True
+    """Whether calls are counted from 0 again each time the model is called."""
+
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         check_model(model)
@@ -212,7 +226,8 @@ class ModuleTracker(Mode):
             return
         named = named_arguments() if named is None else named
         if not self.running:
-            self.calls.clear()
+            if self.counts_by_run:
+                self.calls.clear()
             with hidden_from_modes():
                 given = (x for x in tree_leaves((args, named)) if isinstance(x, Tensor) and x.ndim)
                 self.batch = next((x.shape[0] for x in given), 0)

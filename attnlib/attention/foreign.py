@@ -24,7 +24,7 @@ from attnlib.attention.options import (
     warn_scale_replaced,
 )
 from attnlib.attention.shapes import Call
-from attnlib.attention.written_out import Recorder, WrittenOut, running_modules
+from attnlib.attention.written_out import ONE_KEY, Recorder, WrittenOut, running_modules
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
@@ -164,7 +164,7 @@ class _Context(ContextDecorator):
         if error is not None:
             return
         unreached = mode.recorder.lines(mode.recorder.path)
-        if mode.softmax_in_graph:
+        if mode.softmax_in_graph and not mode.graph_seen:
             unreached.append(
                 "a softmax in a graph of torch.compile, if it is one of attention: "
                 "torch.compiler.set_stance('force_eager') runs models as they are written"
@@ -177,6 +177,7 @@ class _Context(ContextDecorator):
             warnings.warn(
                 "rescale has seen no call of scaled_dot_product_attention in this thread, and no "
                 "softmax of what a product of queries and keys has given, so it has changed nothing"
+                + (f"; {ONE_KEY}" if mode.recorder.one_key else "")
                 + (_IN_TRANSFORMERS if "transformers" in sys.modules else ""),
                 stacklevel=2,
             )
@@ -222,8 +223,9 @@ class _Rescaled(Mode):
         self.options, self.relative, self.layers = options, relative, layers
         self.calls = 0
         self.softmax_in_graph = False
+        self.graph_seen = False  # a softmax of a graph that runs as PyTorch's functions
         self.recorder = Recorder(running_modules)
-        self.found: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+        self.found: WeakKeyDictionary[nn.Module, tuple[int, str]] = WeakKeyDictionary()
         self.came: set[int | str] = set()
 
     def start(self) -> None:
@@ -245,8 +247,12 @@ class _Rescaled(Mode):
         module = module or next(reversed(modules), None)
         came: set[int | str] = {0}
         if module is not None:
-            names = {part: name for name, part in modules[0].named_modules()}
-            came = {self.found.setdefault(module, len(self.found)), names.get(module, "")}
+            number, name = self.found.get(module, (len(self.found), ""))
+            if not interception.in_backward_pass():  # there the model around it does not run
+                names = {part: name for name, part in modules[0].named_modules()}
+                name = names.get(module, "")
+            self.found[module] = number, name
+            came = {number, name}
         self.came |= came
         return not self.layers.isdisjoint(came)
 
@@ -269,6 +275,7 @@ class _Rescaled(Mode):
     def written(self, call: WrittenOut) -> Tensor | None:
         """Return the logits of a softmax at the scale of the context; None: as they are."""
         self.calls += 1
+        self.graph_seen = self.graph_seen or interception.in_graph()
         if ACTIVE_CONTEXTS.modes[-1] is not self or not self.here(call.module):
             return None
         if self.relative is not None:

@@ -23,7 +23,14 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnlib.interception import HIDDEN, MODULE_CALL, OPERATOR, is_traced, is_transformed
+from attnlib.interception import (
+    HIDDEN,
+    MODULE_CALL,
+    OPERATOR,
+    in_graph,
+    is_traced,
+    is_transformed,
+)
 from attnlib.projections import HEADS
 
 PRODUCTS = re.compile("__r?matmul__|matmul|linalg_matmul|bmm|baddbmm_?|einsum")
@@ -54,7 +61,8 @@ BROADCASTS = re.compile(
 """What works on each logit for itself."""
 FILLS = re.compile("__setitem__|masked_fill_*|where")
 AFTER = re.compile(
-    f"{RESHAPES.pattern}|to|float|double|half|bfloat16|type.*|contiguous|clone|expand.*|.*dropout.*"
+    f"{RESHAPES.pattern}|to|float|double|half|bfloat16|type.*|contiguous|clone|expand.*|.*dropout.*|"
+    "detach_?|data"
 )
 """What leaves weights as the softmax has made them."""
 EXPONENTIALS = re.compile("exp2?_?|expm1_?|__rpow__")
@@ -81,6 +89,7 @@ REPEATS = re.compile(
 """Functions that are known to return the same for the same arguments."""
 DIFFER = "its logits are not what the functions that made them give again"
 BESIDE = "its logits are also used beside their softmax, where no factor reaches"
+ONE_KEY = "a softmax over one key alone has nothing to weigh: give the model more tokens"
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 SAME = re.compile(f"{RESHAPES.pattern}|{EXCHANGES.pattern}|masked_fill_*|to|float|contiguous")
 LONGEST = 64
@@ -105,7 +114,7 @@ class Step:
     ordered: bool = True  # whether the rows are those of the product, in their order
     lost: str = ""  # why it cannot be run again
     learned: bool = False  # a product with columns that are learned
-    folded: tuple[int, ...] = ()  # the axes of its first operand that its first one is made of
+    heads: int = 0  # of its operands, if they come before the sequences in the first axis
     weighs: bool = False  # a product of which a softmax has been taken
     beside: bool = False  # a product that goes into outputs otherwise
     autocast: tuple[str, bool] | None = None
@@ -193,16 +202,19 @@ class Step:
         plain = all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
         return NO_SOFTMAX if plain else "its weights are no softmax of its logits"
 
-    def repeats(self, logits: Tensor, product: Tensor) -> bool:
-        """Return whether running it again from its product gives these logits."""
+    def repeats(self, logits: Tensor) -> bool:
+        """Return whether running it again gives these logits.
+
+        Without a gradient: a checkpoint's second run, which need not ask, saves the same tensors.
+        """
         if is_transformed(logits) or is_traced() or logits.is_meta:
             return True
-        start = self.product or self
+        made: dict[Step, Any] = {}
         with torch.no_grad():
-            again, logits = self.run(None, {start: product.detach()}), logits.detach()
+            again, logits = self.run(None, made), logits.detach()
             if again.shape != logits.shape or torch.equal(again, logits):  # which is fast
                 return bool(again.shape == logits.shape)
-            rounding = math.sqrt(torch.finfo(product.dtype).eps)
+            rounding = math.sqrt(torch.finfo(made[self.product or self].dtype).eps)
             return torch.allclose(
                 again.to(logits.dtype), logits, rounding, rounding, equal_nan=True
             )
@@ -214,7 +226,7 @@ class Step:
         first.
         """
         start = self.product or self
-        if len(self.shape) == 3 and heads and start.folded[:1] == (heads,) != start.folded[1:]:
+        if len(self.shape) == 3 and heads and start.heads == heads:
             return -4
         if start.name != "einsum" or not self.ordered or start.shape != self.shape:
             return -3
@@ -233,6 +245,20 @@ class Step:
                 path.add(step)
                 ahead += _flat((step.args, step.kwargs), Step)
         return path
+
+    def keys(self) -> slice:
+        """Return which columns are those of the product: not a sink's, put beside them."""
+        before = 0
+        width = (self.product or self).shape[-1]
+        for step in self._path() if self.ordered and width < self.shape[-1] else ():
+            if step.name == "pad":
+                before += (*step.args, step.kwargs.get("pad"))[1][0]
+            elif step.name in ("cat", "concat", "concatenate"):
+                for part in (*step.args, step.kwargs.get("tensors"))[0]:
+                    if isinstance(part, Step):
+                        break
+                    before += part.shape[-1]
+        return slice(before, before + width) if before + width <= self.shape[-1] else slice(None)
 
     def problem(self) -> str:
         """Return why it cannot be run again, or ""."""
@@ -298,7 +324,6 @@ class WrittenOut:
     step: Step
     module: nn.Module | None  # the inmost that runs, but for nn.Softmax
     layout: Layout
-    product: Tensor | None = None  # computed again
     valued: Valued = lambda values, output, changed: None
 
     @property
@@ -309,7 +334,7 @@ class WrittenOut:
     def seen(self) -> Tensor:
         """Return which keys each query sees, (…, heads, queries, keys)."""
         # With the logit that it was added to, a mask of −10⁴ is above that.
-        return self.layout.by_head(self.logits.detach() > HIDDEN / 2.0)
+        return self.layout.by_head(self.logits.detach()[..., self.step.keys()] > HIDDEN / 2.0)
 
     def again(self, times: float | Tensor) -> Tensor:
         """Return the logits with the product times a number, or one of each query.
@@ -330,10 +355,7 @@ class WrittenOut:
                     "one for each head or query"
                 )
             times = times.reshape(shape if times.numel() > 1 else ())
-        made: dict[Step, Any] = {}
-        if self.product is not None and not self.start.name.startswith("baddbmm"):
-            made[self.start] = (self.product * times).to(self.product.dtype)
-        result: Tensor = self.step.run(times, made)
+        result: Tensor = self.step.run(times, {})
         return result
 
     def operands(self) -> tuple[Tensor, Tensor] | None:
@@ -367,7 +389,7 @@ class WrittenOut:
         """Return why queries and keys are not known, or ""."""
         if self.operands() is not None:
             return ""
-        if self.start.shape[-1] < self.layout.shape[-1]:
+        if self.step.ordered and self.start.shape[-1] < self.layout.shape[-1]:
             return "its logits have more columns than keys, as with a sink"
         return "its queries and keys have an order of axes that is not known"
 
@@ -391,14 +413,14 @@ class Weights(NamedTuple):
 class Mark(NamedTuple):
     """A note on a tensor that has no record."""
 
-    kind: str  # "products" entry by entry, "scores" of activations, of "one", or "weights"
+    kind: str  # "folded", "products" entry by entry, "scores" of activations, "one", or "weights"
     module: nn.Module | None = None
     why: str = ""
     sure: bool = False  # its scores are of two activations
-    folded: tuple[int, ...] = ()  # the axes that its first one is made of
+    heads: int = 0  # what comes first in its first axis, made of two
 
 
-ORDER = ("products", "one", "scores", "weights")
+ORDER = ("folded", "products", "one", "scores", "weights")
 """Kinds of marks: of several arguments the last counts."""
 
 
@@ -419,6 +441,7 @@ class Recorder:
         self.running, self.changes, self.made = running, changes, made
         self.kept: Any = WeakTensorKeyDictionary()  # steps with versions, Weights, or Marks
         self.compared: set[Any] = set()  # kinds of modules, with the functions behind a product
+        self.one_key = False  # whether a softmax had one entry
         self.aliased = True  # whether logits can have been written into unseen
         self.unreached: dict[nn.Module | None, str] = {}
         """Modules whose attention is seen and cannot be run again, and why."""
@@ -445,7 +468,7 @@ class Recorder:
         self.aliased = self.aliased or ALIASES.fullmatch(name) is not None
         if isinstance(function, torch.ScriptMethod):
             self._scripted(function)
-        elif KERNELS.fullmatch(name) and function is not OPERATOR:
+        elif KERNELS.fullmatch(name) and function is not OPERATOR and not in_graph():
             self.note(f"it calls {name}, another kernel")
         if PRODUCTS.fullmatch(name):
             kwargs = {**kwargs}
@@ -467,7 +490,7 @@ class Recorder:
         if call is not None:
             self.kept[result] = Weights(call.valued, call.layout.shape, False, _version(result))
         elif softmax and _of_one(result, *args[1:2], **kwargs):
-            pass
+            self.one_key = True
         elif softmax and tensors and isinstance(result, Tensor):
             self.kept[result] = self._other_weights(tensors[0], kept.get(id(tensors[0])))
         elif kept or not name.startswith("__get"):
@@ -532,11 +555,8 @@ class Recorder:
         functions = frozenset(one.name for one in step._path())
         way = type(module), functions
         known = way in self.compared and all(map(REPEATS.fullmatch, functions))
-        product = None
         if not why and (self.aliased or not known or input.is_inference()):
-            with nullcontext() if self.changes else torch.no_grad():
-                product = (step.product or step).run(None, {})
-            why = "" if step.repeats(input, product) else DIFFER
+            why = "" if step.repeats(input) else DIFFER
             self.compared.add(way)
             self.aliased = False
         start = step.product or step
@@ -547,7 +567,7 @@ class Recorder:
             return None
         heads = number_of_heads(running)
         layout = Layout(input.shape, heads, step.head_axis(heads))
-        return WrittenOut(input, step, module, layout, product)
+        return WrittenOut(input, step, module, layout)
 
     def _module(self) -> nn.Module | None:
         """Return the inmost module that runs and is not an nn.Softmax."""
@@ -627,9 +647,9 @@ class Recorder:
                 mark = Mark("scores", self._module(), "it makes its weights of exp and a sum", True)
             elif before.kind == "one" and not (SAME.fullmatch(name) or SCALES.fullmatch(name)):
                 mark = None
-            elif result.ndim == 3 and tensors[0].ndim == 4:
-                outer = tensors[0].shape[:2]
-                mark = before._replace(folded=outer if outer.numel() == len(result) else ())
+        if RESHAPES.fullmatch(name) or name in ("contiguous", "clone"):
+            heads = _first_of_two(tensors[0], result) or (0 if mark is None else mark.heads)
+            mark = (mark or Mark("folded"))._replace(heads=heads) if mark or heads else None
         if mark is not None:
             for part in result if isinstance(result, list | tuple) else [result]:
                 if isinstance(part, Tensor):
@@ -689,8 +709,8 @@ class Recorder:
         learned = learned or any(step.learned for step in known.values())
         step = Step(function, name, given, named, length=longest + 1, dimension=dimension)
         step.learned = learned
-        marks = (one.folded for one in kept.values() if isinstance(one, Mark))
-        step.folded = next(filter(None, marks), ())
+        marks = (one.heads for one in kept.values() if isinstance(one, Mark))
+        step.heads = next(filter(None, marks), 0)
         written = args[0] if IN_PLACE.fullmatch(name) else None
         result = result if written is None else written
         if before is not None:
@@ -852,6 +872,20 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
         sizes = dict(zip(reversed(first), reversed(rows.shape), strict=False))
         dimension = math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
     return dimension, _is_learned(columns) or columns.ndim < 3
+
+
+def _first_of_two(x: Tensor, result: Any) -> int:
+    """Return the size of the first axis where it and the second become one, as far as is known.
+
+    Of two axes of one size only those that were exchanged are known.
+    """
+    if x.ndim != 4 or not isinstance(result, Tensor) or is_transformed(x) or x.is_nested:
+        return 0
+    first, second = x.shape[:2]
+    if first == second:
+        exchanged = x.layout is torch.strided and 0 < x.stride(0) < x.stride(1)
+        return first if exchanged and len(result) in (first, first * second) else 0
+    return first if result.ndim == 3 and len(result) == first * second else 0
 
 
 def _joins(result: Any, tensors: list[Tensor], known: dict[int, Step]) -> bool:

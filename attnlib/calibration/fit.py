@@ -418,7 +418,8 @@ class Fitting:
         error = middle.std(ddof=1) / math.sqrt(len(texts)) / curvature
         half = float(stdtrit(len(texts) - 1, 0.975)) * error
         middle_t = float(x[0]) - middle.mean() / curvature
-        return math.exp(middle_t - half), math.exp(middle_t + half)
+        with np.errstate(over="ignore"):  # a loss that is flat
+            return float(np.exp(middle_t - half)), float(np.exp(middle_t + half))
 
 
 def growth(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> FloatArray:

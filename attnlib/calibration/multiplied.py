@@ -34,7 +34,7 @@ class Place(NamedTuple):
     """One call of attention in a run of the model."""
 
     layer: str  # the module that attends
-    call: int  # how often that module has attended before in this run
+    call: int  # how often that module has attended before in this context
     heads: int
     d: int  # of a head
 
@@ -46,6 +46,8 @@ multiplies its logits, one for each query, (…, heads, queries)."""
 
 class LogitFactors(interception.ModuleTracker):
     """Multiplies the queries of the model's attention in this thread."""
+
+    counts_by_run = False  # a loss may call the model several times, and each call has its part
 
     def __init__(self, model: nn.Module, factor: FactorFunction) -> None:
         super().__init__(model)

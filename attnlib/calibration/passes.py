@@ -14,6 +14,7 @@ from torch.utils import checkpoint
 
 from attnlib import interception
 from attnlib._checking import FloatArray
+from attnlib.attention.written_out import ONE_KEY
 from attnlib.calibration.multiplied import Place, scale_logits
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -98,8 +99,9 @@ def loss_and_gradients(
             return leaves[place][0].exp()
         if gradient and not torch.is_grad_enabled():
             raise RuntimeError(
-                f"{place.layer} attends under torch.no_grad, or in a checkpoint other than "
-                "torch.utils.checkpoint: the loss has no derivative by its logits"
+                f"{place.layer or type(model).__name__} attends under torch.no_grad, or in a "
+                "checkpoint other than torch.utils.checkpoint: the loss has no derivative by its "
+                "logits"
             )
         logs = log_factor(place, keys.double().cpu().numpy())
         shape = np.broadcast_shapes(logs.shape, (place.heads, 1), keys.shape)
@@ -120,6 +122,7 @@ def loss_and_gradients(
             if not leaves:
                 unreached += hints
                 unreached.append(f"{type(model).__name__} has run no attention that can be reached")
+                unreached += [ONE_KEY] * mode.recorder.one_key
             elif unreached and not partial:
                 unreached.append("partial=True leaves such layers out")
             if not leaves or (unreached and not partial):
@@ -132,7 +135,8 @@ def loss_and_gradients(
                 )
             if gradient and not value.requires_grad:
                 raise ValueError(
-                    "loss must depend on the model's attention, got one without a gradient"
+                    "loss must depend on the model's attention, got one without a gradient, as "
+                    "behind detach()"
                 )
             wanted = [leaf for leaf, _ in leaves.values()]
             # What the loss does not reach, as weights that are logged, has the derivative 0.

@@ -97,7 +97,8 @@ def from_gradients(
     Raises RuntimeError, with the layer's name, where the identity does not hold or cannot be
     computed: relative vectors, a gate packed with queries, norms of queries without a gain, a
     weight that modules share, that is frozen, wrapped (LoRA) or has no gradient, an unknown
-    projection. Chapter: calibration.
+    projection in a class with attention in its name. Of a class with another name that is unknown
+    too only `check` tells. Chapter: calibration.
     """
     model = interception.uncompiled(model)
     interception.check_model(model)
@@ -191,7 +192,8 @@ class _Reader:
         attends = bool(interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__))
         queries = self.part(QUERIES)
         keys = self.part([PAIRS.get(queries, "")])
-        packed = self.part([getattr(module, "packed_projection", ""), *(PACKED if attends else ())])
+        names = [name for name in PACKED if attends or name != "in_proj"]  # of Mamba too
+        packed = self.part([getattr(module, "packed_projection", ""), *names])
         packed = "" if queries else packed
         known = multi_head or packed or (queries and (keys or attends))
         for name, _ in (*module.named_children(), *module.named_parameters(recurse=False)):

@@ -6,6 +6,7 @@ whatever else is to be known of the calls of a foreign model can be asked in the
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from torch.nn import functional
 
 from attnlib import _checking, interception
 from attnlib.attention import is_rescaled
-from attnlib.attention.written_out import Layout, Recorder, WrittenOut, number_of_heads
+from attnlib.attention.written_out import ONE_KEY, Layout, Recorder, WrittenOut, number_of_heads
 from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
 from attnlib.probing.measure import Call, Queries, measure
 from attnlib.probing.report import Report
@@ -151,7 +152,8 @@ class Observer(interception.ModuleTracker):
         )
         self.sdpa_hint = interception.sdpa_hint(model)
         self.tokens: list[Tokens] = []  # of the modules that run
-        self.unmeasured: dict[str, str] = {}
+        self.unmeasured: dict[tuple[str, str], None] = {}  # modules and reasons, in order
+        self.waiting: Counter[str] = Counter()  # softmaxes that have met no values, by module
         self.notes: dict[str, str] = {}  # of what is measured, by module
         self.measured = self.compiled = False
 
@@ -202,17 +204,25 @@ class Observer(interception.ModuleTracker):
         name, number = self.count_call(module)
         operands, scale, step, layout = call.operands(), call.step.scale(), call.step, call.layout
         reason = _why_not(call.logits, call.logits) or call.obstacle()
-        self.unmeasured[name] = reason or "its weights meet no values in a product that is known"
         if reason or operands is None:
+            self.unmeasured[name, reason] = None
             return
         q, k = operands
         self.note(name, layout)
+        self.waiting[name] += 1
+        waits, measured = True, False
 
         @torch.no_grad()
         def valued(values: Tensor, output: Tensor | None, changed: bool) -> None:
+            nonlocal waits, measured
+            if measured:
+                self.also(name, "its weights meet values more than once: the first are measured")
+                return
+            self.waiting[name] -= waits
+            waits = False
             problem = "its weights are changed after the softmax" if changed else step.problem()
             if problem:
-                self.unmeasured[name] = problem
+                self.unmeasured[name, problem] = None
                 return
             v = layout.by_head(values)
             logits = layout.by_head(step.run(None, {})) if output is None or scale != scale else q
@@ -226,9 +236,8 @@ class Observer(interception.ModuleTracker):
                 mask = None if bias is None or none else layout.by_head(bias)
             told = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
             told = told._replace(queries=self.queries(name, tokens, told))
-            del self.unmeasured[name]
             self.see(name or self.model_name, number, told, z)
-            self.measured = True
+            measured = self.measured = True
 
         call.valued = valued
 
@@ -254,7 +263,7 @@ class Observer(interception.ModuleTracker):
             self.recorder.reached.add(module)
         reason = _why_not(given.query, given.key)
         if reason:
-            self.unmeasured[name] = reason
+            self.unmeasured[name, reason] = None
             return
         if given.dropout_p > 0.0:
             with torch.no_grad():
@@ -289,19 +298,28 @@ class Observer(interception.ModuleTracker):
             and tokens.length == call.query.shape[-2]
             and (known is None or known.real is None)
         ):
-            self.notes[name] = (
-                f"{self.notes.get(name, '')}; its rows are not told by sequence: padding counts"
-            ).lstrip("; ")
+            self.also(name, "its rows are not told by sequence: padding counts")
         return known
+
+    def also(self, name: str, line: str) -> None:
+        """Add a line to what a reader of a module's lines has to know, once."""
+        before = self.notes.get(name, "")
+        if line not in before:
+            self.notes[name] = f"{before}; {line}".lstrip("; ")
 
     def finish(self) -> list[str]:
         """Return what was not observed, with a warning; RuntimeError if nothing was."""
-        lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured.items()]
+        for name in +self.waiting:
+            why = "its weights meet no values in a product that is known"
+            self.unmeasured[name, why] = None
+        lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured]
         if self.recorder is not None:
             lines += self.recorder.lines(self.shown)
             lines += self.recorder.lines(self.shown, hints=True)
         lines += self._unseen()
         if not self.measured:
+            if self.recorder is not None and self.recorder.one_key:
+                lines.append(ONE_KEY)
             lines = lines or [
                 "If it has some, call the model itself inside the context, in the same thread; "
                 "parts that are compiled or exported cannot be seen"

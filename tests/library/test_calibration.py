@@ -198,10 +198,6 @@ def test_bad_input_is_refused_by_name(call, says):
         call()
 
 
-def square(model, x):
-    return model(x).square().mean()
-
-
 class XCA(nn.Module):
     num_heads = 4
 
@@ -232,22 +228,27 @@ def drawn(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
 
 
-def test_written_out_attention_has_the_gradient_of_a_call():
+def of_two_calls(model, x):
+    return (model(x[:1]) * model(x[1:])).sum()
+
+
+@pytest.mark.parametrize("of", [squared, of_two_calls])
+def test_written_out_attention_has_the_gradient_of_a_call(of):
     model = nn.Sequential(XCA(), XCA(fused=True)).double()
     texts = [drawn(2, 9, 32, seed=i) for i in range(2)]
-    found = scale_gradient(model, texts, square)
+    found = scale_gradient(model, texts, of)
     assert found.layers == ["0", "1"]
-    fused = scale_gradient(nn.Sequential(XCA(True), XCA(True)).double(), texts, square)
+    fused = scale_gradient(nn.Sequential(XCA(True), XCA(True)).double(), texts, of)
     np.testing.assert_allclose(found.samples, fused.samples, rtol=1e-9)
     losses = []
     for h in (1e-4, -1e-4):
         model[0].t = torch.tensor([1.0, 1.0 + h, 1.0, 1.0], dtype=torch.float64)
-        losses.append([square(model, x).item() for x in texts])
+        losses.append([of(model, x).item() for x in texts])
     differences = np.subtract(*losses) / 2e-4
     np.testing.assert_allclose(found.samples[:, 0, 1], differences, rtol=1e-6)
     model[0].t = torch.ones(4)
     fits = [
-        fit_scales(m, texts, texts, loss=square, law=law, per="layer").a
+        fit_scales(m, texts, texts, loss=of, law=law, per="layer").a
         for m in (model, nn.Sequential(XCA(True), XCA(True)).double())
         for law in ("constant", "log")
     ]
@@ -256,25 +257,27 @@ def test_written_out_attention_has_the_gradient_of_a_call():
 
 def test_a_fit_is_put_into_a_model_that_writes_its_softmax_out():
     model, texts = XCA().double(), [drawn(2, 9, 32, seed=i) for i in range(4)]
-    fit = fit_scales(model, texts, texts, loss=square, per="head")
+    fit = fit_scales(model, texts, texts, loss=squared, per="head")
     done = fit.apply(model)
-    found = [square(model, x).item() for x in texts]
+    found = [squared(model, x).item() for x in texts]
     np.testing.assert_allclose(found, fit.after, rtol=1e-9)
     done.undo()
-    np.testing.assert_array_equal([square(model, x).item() for x in texts], fit.before)
+    np.testing.assert_array_equal([squared(model, x).item() for x in texts], fit.before)
 
 
 def test_attention_that_cannot_be_reached_is_named():
     model, x = nn.Sequential(XCA(), Performer()).double(), drawn(2, 9, 32)
     for call in (
-        lambda **more: scale_gradient(model, [x], square, **more),
-        lambda **more: fit_scales(model, [x], [x, x], loss=square, steps=1, **more),
+        lambda **more: scale_gradient(model, [x], squared, **more),
+        lambda **more: fit_scales(model, [x], [x, x], loss=squared, steps=1, **more),
     ):
         with pytest.raises(RuntimeError, match=r"1 \(Performer\): .* exp .*; partial=True"):
             call()
         assert call(partial=True).layers == ["0"]
     with pytest.raises(RuntimeError, match="Linear has run no attention that can"):
-        scale_gradient(nn.Linear(32, 2).double(), [x], square)
+        scale_gradient(nn.Linear(32, 2).double(), [x], squared)
+    with pytest.raises(RuntimeError, match="softmax over one key alone"):
+        scale_gradient(nn.Softmax(-1), [x[..., :1]], squared)
 
 
 # --- fits ----------------------------------------------------------------------------------------
@@ -444,6 +447,7 @@ class Checkpointed(nn.Module):
 @pytest.mark.parametrize("kind", ["module", "function", "reentrant"])
 def test_a_checkpoint_outside_transformers_has_the_same_gradient(kind):
     [layer, _], xs = packed()
+    layer = nn.Sequential(layer, XCA().double())
     found, expected = (
         scale_gradient(Checkpointed(layer, one), xs[:2], squared) for one in (kind, "none")
     )

@@ -330,6 +330,25 @@ def test_half_a_model_is_never_measured_without_a_word():
     assert "Performer" in report.to_json()
 
 
+def test_a_module_that_attends_twice_says_of_each_what_was_measured():
+    class Twice(nn.Module):
+        def forward(self, x):
+            y = 0.9 * (x @ x.mT).softmax(-1) @ x
+            self.weights = (y @ y.mT / 9.0).softmax(-1)
+            return self.weights @ y + self.weights.detach() @ x
+
+    model = Twice()
+    x = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(3))
+    with pytest.warns(UserWarning, match="not measured"), probe(model) as report:
+        model(x)
+    assert report.not_measured == ["Twice: its weights are changed after the softmax"]
+    assert report.notes == ["Twice: its weights meet values more than once: the first are measured"]
+    (found,) = report.table()["collision_probability"]
+    assert found == pytest.approx(model.weights.square().sum(-1).mean().item(), rel=1e-5)
+    with pytest.raises(RuntimeError, match="softmax over one key alone"), probe(model):
+        model(x[:, :1])
+
+
 def test_another_scale_of_written_out_attention_is_measured():
     x = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(3))
     tables = []

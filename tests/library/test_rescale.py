@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
@@ -180,12 +181,36 @@ def stack(*scales, fused=(False, True)):
 Y32 = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(2))
 
 
+class Again(nn.Sequential):
+    """Layers whose activations are computed again in the backward pass."""
+
+    def __init__(self, layers):
+        super().__init__(*layers)
+
+    def forward(self, x):
+        for layer in self:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x
+
+
+def first_gradient(model):
+    return torch.autograd.grad(model(Y32).square().sum(), model[0].wqkv.weight)
+
+
 def test_written_out_attention_is_rescaled_as_a_call_is():
     model = stack(1.0, 1.0)
     for layers, scales in ((None, (3.0, 3.0)), ([0], (3.0, 1.0)), ([1], (1.0, 3.0))):
         with rescale(factor=2.0), rescale(factor=3.0, layers=layers):  # the innermost counts
             found = model(Y32)
         torch.testing.assert_close(found, stack(*scales)(Y32))
+    expected = first_gradient(stack(3.0, 1.0))
+    for layers in ([0], ["0"]):  # a layer that is computed again runs without the model around it
+        with rescale(factor=3.0, layers=layers):
+            torch.testing.assert_close(first_gradient(Again(model)), expected)
+    compiled = torch.compile(model, backend="eager")  # its graph runs as PyTorch's functions
+    with torch.no_grad(), rescale(factor=3.0):
+        found = compiled(Y32)
+    torch.testing.assert_close(found, stack(3.0, 3.0)(Y32))
     fused = stack(1.0, 1.0, fused=(True, True))
     for factor in ("ssmax", torch.tensor([[1.0], [2.0], [3.0], [0.5]])):
         length = {"train_length": 4} if isinstance(factor, str) else {}
@@ -203,6 +228,16 @@ def test_a_rule_counts_the_keys_that_a_mask_leaves():
         with rescale(factor="ssmax", train_length=4):
             found = (q @ k.mT * 0.3).masked_fill(hidden, lowest).softmax(-1) @ v
             expected = scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+        torch.testing.assert_close(found, expected)
+    times = torch.arange(1, LENGTH + 1).log()[:, None] / math.log(4)
+    sink = torch.full((HEADS, LENGTH, 1), 0.3)
+    for join in (
+        lambda x: torch.cat([sink, x], -1),
+        lambda x: functional.pad(x, (1, 0), value=0.3),
+    ):
+        with rescale(factor="ssmax", train_length=4):
+            found = join((q @ k.mT * 0.3).masked_fill(hidden, -math.inf)).softmax(-1)
+        expected = join((q @ k.mT * 0.3 * times).masked_fill(hidden, -math.inf)).softmax(-1)
         torch.testing.assert_close(found, expected)
 
 

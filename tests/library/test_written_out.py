@@ -388,7 +388,8 @@ def test_heads_are_told_apart_or_in_doubt(logits, batch, heads, certain):
     assert (count, not doubt) == (heads, certain)
 
 
-def test_heads_folded_before_the_batch_are_told_by_the_axes_they_come_from():
+@pytest.mark.parametrize("batch", [B, H])
+def test_heads_folded_before_the_batch_are_told_by_the_axes_they_come_from(batch):
     class Module(nn.Module):
         num_heads = H
 
@@ -396,10 +397,12 @@ def test_heads_folded_before_the_batch_are_told_by_the_axes_they_come_from():
     watch, module = Multiply(times), Module()
     watch.recorder.running = lambda: [module]
     with watch:
-        q, k = (functional.linear(x, torch.eye(D).double()).transpose(0, 1) for x in (Q, K))
-        logits = q.reshape(H * B, L, D) @ k.reshape(H * B, L, D).mT
+        packed = torch.randn(batch, L, 2 * H * D, generator=torch.Generator().manual_seed(0))
+        q, k = (x.view(batch, L, H, D).double().transpose(1, 2) for x in packed.chunk(2, -1))
+        first, second = (x.transpose(0, 1).contiguous().view(H * batch, L, D) for x in (q, k))
+        logits = first @ second.mT
         weights = logits.softmax(-1)
     (call,) = watch.seen
-    torch.testing.assert_close(call.layout.by_head(logits), Q @ K.mT)
-    expected = (Q @ K.mT * times.unsqueeze(-1)).softmax(-1).transpose(0, 1)
+    torch.testing.assert_close(call.layout.by_head(logits), q @ k.mT)
+    expected = (q @ k.mT * times.unsqueeze(-1)).softmax(-1).transpose(0, 1)
     torch.testing.assert_close(weights, expected.flatten(0, 1))
