@@ -2,7 +2,8 @@
 
 The log-odds of two keys are σ times a difference of products, whatever the row sees, a sink and a
 factor are. So their derivatives are as the scale, and a backward pass that takes another scale, or
-weights that leave out the sink, shows by the same ratio.
+weights that leave out the sink, shows by the same ratio. Log-odds do not see what the softmax takes
+from all keys of a row alike; a weight does.
 """
 
 import math
@@ -42,17 +43,19 @@ class _Place(NamedTuple):
 def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
     """Return the derivatives with respect to q, k and v, and to the parameters of a module.
 
-    With respect to q, k and v they are those of the log-odds of the last key in the last row of the
-    first head, and with respect to parameters those of the logarithm of its weight, which depends
-    on a sink too. `unit` is about what multiplies q·k or the cosine. Empty where the output has no
-    derivative.
+    With respect to q, k and v they are those of the log-odds of the last key in the last row,
+    summed over the heads that read the first head of keys; with respect to parameters, and to q
+    again, those of the logarithm of its weight, which depends on a sink too. `unit` is about what
+    multiplies q·k or the cosine. Empty where the output has no derivative.
     """
     root = math.sqrt(subject.size.dimension)
     step = min(root / abs(unit), STEP * root) if subject.normalises else 1.0 / (abs(unit) * root)
     q, k, v = (t.requires_grad_() for t in _inputs(subject, length, step))
 
+    heads = subject.size.heads // subject.size.key_heads
+
     def log_weight(of: int = 0) -> Tensor:
-        return torch.log(subject.answer([q, k, v], {})[0, 0, -1, -1 - of].double())
+        return torch.log(subject.answer([q, k, v], {})[0, :heads, -1, -1 - of].double()).sum()
 
     def log_odds() -> Tensor:
         return log_weight(0) - log_weight(1)
@@ -61,6 +64,7 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
         _Place("q", q, (0, 0, -1, 1), step, log_odds),
         _Place("k", k, (0, 0, -1, 0), step, log_odds),
         _Place("v", v, (0, 0, -1, -1), STEP, log_odds),
+        _Place("q through one weight", q, (0, 0, -1, 1), step, log_weight),
     ]
     function = subject.function
     learned = function.named_parameters() if isinstance(function, torch.nn.Module) else ()
@@ -78,7 +82,7 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
                 return []
         backward = 0.0 if slope is None else float(slope[place.where].double().sum())
         whole, half = (_by_differences(place, place.step / part) for part in (1.0, 2.0))
-        error = 12.0 * subject.eps / place.step
+        error = 12.0 * heads * subject.eps / place.step
         found.append(Gradient(place.of, backward, (4.0 * half - whole) / 3.0, error))
     return found
 
