@@ -40,17 +40,19 @@ class _Place(NamedTuple):
     looked_at: Callable[[], Tensor]
 
 
-def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
+def gradients(subject: Subject, length: int, unit: float, shift: float = 0.0) -> list[Gradient]:
     """Return the derivatives with respect to q, k and v, and to the parameters of a module.
 
     With respect to q, k and v they are those of the log-odds of the last key in the last row,
     summed over the heads that read the first head of keys; with respect to parameters, and to q
     again, those of the logarithm of its weight, which depends on a sink too. `unit` is about what
-    multiplies q·k or the cosine. Empty where the output has no derivative.
+    multiplies q·k or the cosine, `shift` a component that all keys have. Empty where the output
+    has no derivative.
     """
     root = math.sqrt(subject.size.dimension)
     step = min(root / abs(unit), STEP * root) if subject.normalises else 1.0 / (abs(unit) * root)
-    q, k, v = (t.requires_grad_() for t in _inputs(subject, length, step))
+    step /= max(1.0, 2.0 * abs(shift) / root)  # keys are longer then
+    q, k, v = (t.requires_grad_() for t in _inputs(subject, length, step, shift))
 
     heads = subject.size.heads // subject.size.key_heads
 
@@ -87,10 +89,10 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
     return found
 
 
-def _inputs(subject: Subject, length: int, x: float) -> list[Tensor]:
+def _inputs(subject: Subject, length: int, x: float, shift: float) -> list[Tensor]:
     """Return q, k and v: the last key is at a right angle to the others, and a little along q."""
     x = min(x, math.sqrt(subject.size.dimension) / 2.0)
-    given = contents(subject, length, length, torch.tensor([length - 1]), x)
+    given = contents(subject, length, length, torch.tensor([length - 1]), x, shift=shift)
     k = given.k.clone()
     k[:, -1, 1], k[:, -1, 3] = k[:, -1, 3], 0.0
     v = torch.zeros(len(k), length, subject.value_size, dtype=torch.float64)

@@ -144,6 +144,8 @@ class CallableAudit:
             self.groups(seen)
         if self.subject.mask:
             self.mask()
+        else:
+            self.report.facts["a mask"] = "not taken"
         if self.subject.causal:
             self.causal(self.subject.causal)
         self.cache(visible)
@@ -637,6 +639,8 @@ class CallableAudit:
         elif means == "hidden" and not self.expected.true_hides and self.expected.scale is not None:
             told = "True hides it, inverted: true_hides=True allows it"
             report.add("hidden", "True for a key that is seen", told, "bool mask")
+        elif means == "seen" and self.expected.true_hides:
+            report.add("hidden", "True for a key that is hidden", "True shows it", "bool mask")
         elif means in ("seen", "hidden"):
             hidden = torch.arange(self.short) == 0
             given = (hidden == (means == "hidden")).expand(1, 1, self.short, -1)
@@ -734,14 +738,14 @@ class CallableAudit:
                 there = questions.visible_keys(self.subject, queries, n)
                 slope = questions.slope(self.subject, n, [n - 1], queries=queries)
             except ValueError:
-                self.report.facts[f"{name}, many keys"] = "not taken"
+                self.report.facts[asked] = "not taken"
                 return
             seen, wanted = int(there[-1].sum()), int(right[-1].sum())
-            self.report.facts[f"{name}, many keys"] = f"sees {seen} of {n}"
+            self.report.facts[asked] = f"sees {seen} of {n}"
             first = self.subject.sees_past and seen == queries
             if first and self.expected.causal_from != "last":
                 told = f"aligned to the first key, sees {seen} of {n}"
-                self.report.facts[f"{name}, many keys"] = f"not taken: {told}"
+                self.report.facts[asked] = f"not taken: {told}"
                 if self.expected.causal and self.expected.causal_from is None and queries == 1:
                     why = f"{asked}: causal_from='first' allows it"
                     self.report.add("cache", counted(wanted, "key"), told, why)
@@ -818,6 +822,10 @@ class CallableAudit:
                     one._replace(of=f"{one.of}, values of size {2 * self.d}")
                     for one in gradients(wide, self.short, unit)
                 ]
+        if found and self.cap_found < math.inf and self.subject.eps < 1e-5:  # else it is rounded
+            half = self.cap_found / (2.0 * unit * math.sqrt(self.d))
+            near = gradients(self.subject, self.short, unit, shift=half)
+            found += [one._replace(of=f"{one.of}, logits of half the cap") for one in near]
         self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
         bends = 0.1 / self.cap_found**2  # by which differences are off

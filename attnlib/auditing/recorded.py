@@ -171,7 +171,7 @@ def read(folder: str | Path, **meant: Any) -> Report:
         raise UnansweredError(f"{folder} has new questions: answer {more}, and read again")
     report.facts["not asked"] = f"masks, gradients, the same twice, over {asked.length} keys"
     if asked.refused:
-        report.facts["not answered"] = ", ".join(sorted(asked.refused))
+        report.facts["not answered"] = f"the questions {', '.join(sorted(asked.refused))}"
     return report
 
 

@@ -93,9 +93,6 @@ def audit(
         report = _of_files(kind, Path(place), sizes, dtype, declared)
     report.verbose = report.verbose or facts
     typer.echo(report.to_json() if as_json else str(report))
-    for name in ("not asked", "not answered"):
-        if name in report.facts and not as_json and not report.verbose:
-            typer.echo(f"{name}: {report.facts[name]}")
     if not report.passed:
         raise typer.Exit(NOT_KNOWN if report.passed is None else 1)
 

@@ -303,6 +303,7 @@ def first_aligned(q, k, v):
         (other_scale_if_causal, {}, "scale"),
         (other_scale_if_masked, {}, "scale"),
         (first_aligned, {"causal": True}, "cache"),
+        (of_zeros_and_ones, {"true_hides": True}, "hidden"),
         (other_in_a_cache(causal), {"sink": 1.5}, "sink"),
         (biased(-0.5), {"slopes": 0.5}, "bias"),
         (biased(0.25), {"slopes": 0.5}, "bias"),

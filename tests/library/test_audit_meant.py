@@ -141,10 +141,10 @@ def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
 
 
 def test_a_passing_report_of_a_model_has_three_lines():
-    passed, scale, more = str(audit(tiny("Llama"), IDS, length=64)).splitlines()
-    assert passed == "passed: nothing found"
-    assert scale == "scale: 0.3536 ± 0.0001 times q·k, the same for every n, in 2 calls"
-    assert more == "1 fact asked: verbose=True or --facts prints them"
+    passed, *_, scale = lines = str(audit(tiny("Llama"), IDS, length=64)).splitlines()
+    assert passed.startswith("passed: nothing found in eager beside sdpa, ")
+    assert scale.startswith("scale: 0.3536 ± 0.0001 times q·k, the same for every n, in 2 calls; ")
+    assert len(lines) <= 3
     told = str(audit(tiny("Llama"), IDS, length=64, verbose=True)).splitlines()
     assert told[1].endswith("in layers.0.self_attn, layers.1.self_attn")
     assert told[2].startswith("eager beside sdpa: ")
