@@ -42,7 +42,6 @@ def open_model(
             kind = transformers.AutoModelForCausalLM if language else transformers.AutoModel
             model, loading = kind.from_pretrained(
                 where,
-                attn_implementation="sdpa",
                 weights_only=True,
                 output_loading_info=True,
                 **options,

@@ -2,7 +2,8 @@
 
 The log-odds of two keys are σ times a difference of products, whatever the row sees, a sink and a
 factor are. So their derivatives are as the scale, and a backward pass that takes another scale, or
-weights that leave out the sink, shows by the same ratio.
+weights that leave out the sink, shows by the same ratio. Log-odds do not see what the softmax takes
+from all keys of a row alike; a weight does.
 """
 
 import math
@@ -39,20 +40,24 @@ class _Place(NamedTuple):
     looked_at: Callable[[], Tensor]
 
 
-def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
+def gradients(subject: Subject, length: int, unit: float, shift: float = 0.0) -> list[Gradient]:
     """Return the derivatives with respect to q, k and v, and to the parameters of a module.
 
-    With respect to q, k and v they are those of the log-odds of the last key in the last row of the
-    first head, and with respect to parameters those of the logarithm of its weight, which depends
-    on a sink too. `unit` is about what multiplies q·k or the cosine. Empty where the output has no
-    derivative.
+    With respect to q, k and v they are those of the log-odds of the last key in the last row,
+    summed over the heads that read the first head of keys; with respect to parameters, and to q
+    again, those of the logarithm of its weight, which depends on a sink too. `unit` is about what
+    multiplies q·k or the cosine, `shift` a component that all keys have. Empty where the output
+    has no derivative.
     """
     root = math.sqrt(subject.size.dimension)
     step = min(root / abs(unit), STEP * root) if subject.normalises else 1.0 / (abs(unit) * root)
-    q, k, v = (t.requires_grad_() for t in _inputs(subject, length, step))
+    step /= max(1.0, 2.0 * abs(shift) / root)  # keys are longer then
+    q, k, v = (t.requires_grad_() for t in _inputs(subject, length, step, shift))
+
+    heads = subject.size.heads // subject.size.key_heads
 
     def log_weight(of: int = 0) -> Tensor:
-        return torch.log(subject.answer([q, k, v], {})[0, 0, -1, -1 - of].double())
+        return torch.log(subject.answer([q, k, v], {})[0, :heads, -1, -1 - of].double()).sum()
 
     def log_odds() -> Tensor:
         return log_weight(0) - log_weight(1)
@@ -61,6 +66,7 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
         _Place("q", q, (0, 0, -1, 1), step, log_odds),
         _Place("k", k, (0, 0, -1, 0), step, log_odds),
         _Place("v", v, (0, 0, -1, -1), STEP, log_odds),
+        _Place("q through one weight", q, (0, 0, -1, 1), step, log_weight),
     ]
     function = subject.function
     learned = function.named_parameters() if isinstance(function, torch.nn.Module) else ()
@@ -78,15 +84,15 @@ def gradients(subject: Subject, length: int, unit: float) -> list[Gradient]:
                 return []
         backward = 0.0 if slope is None else float(slope[place.where].double().sum())
         whole, half = (_by_differences(place, place.step / part) for part in (1.0, 2.0))
-        error = 12.0 * subject.eps / place.step
+        error = 12.0 * heads * subject.eps / place.step
         found.append(Gradient(place.of, backward, (4.0 * half - whole) / 3.0, error))
     return found
 
 
-def _inputs(subject: Subject, length: int, x: float) -> list[Tensor]:
+def _inputs(subject: Subject, length: int, x: float, shift: float) -> list[Tensor]:
     """Return q, k and v: the last key is at a right angle to the others, and a little along q."""
     x = min(x, math.sqrt(subject.size.dimension) / 2.0)
-    given = contents(subject, length, length, torch.tensor([length - 1]), x)
+    given = contents(subject, length, length, torch.tensor([length - 1]), x, shift=shift)
     k = given.k.clone()
     k[:, -1, 1], k[:, -1, 3] = k[:, -1, 3], 0.0
     v = torch.zeros(len(k), length, subject.value_size, dtype=torch.float64)

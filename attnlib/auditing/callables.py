@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,6 +28,8 @@ LONGER = 64
 """The length at which other keys than the query's own are asked."""
 PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to others."""
+APART = 0.05
+"""One query of a cache may give another output than the last of many, by this of its spread."""
 SLOPES = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
 BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 40}
@@ -99,15 +102,18 @@ class CallableAudit:
         if self.no_softmax():
             return self.report
         visible = questions.visible_keys(self.subject, self.short, self.short)
-        if visible[:, :-1].all() and not visible[:, -1].any():
-            self.report.add("window", "all keys", "all but the last", "equal keys")
+        if visible[-2, -2] and not visible[:, -1].any():
+            self.report.add("window", "keys up to the last", "all but the last", "equal keys")
             return self.report
         self.subject.sees_past = self.visible(visible)
         self.causal_itself()
         if any(one.found.endswith("inverted") for one in self.report.findings):
             return self.report
         if not visible[-1].any():
-            self.report.add("window", "keys that are seen", "none", "the last of equal rows")
+            answer = "window", "keys that are seen", "none"
+            if self.random is not None:
+                answer = "softmax", "a softmax", "no weight where q·k is 0, as with ReLU"
+            self.report.add(*answer, "the last of equal rows")
             return self.report
         counts = visible.sum(axis=-1)
         if counts.max() == 1:
@@ -138,9 +144,11 @@ class CallableAudit:
             self.groups(seen)
         if self.subject.mask:
             self.mask()
+        else:
+            self.report.facts["a mask"] = "not taken"
         if self.subject.causal:
             self.causal(self.subject.causal)
-        self.cache(seen)
+        self.cache(visible)
         self.backward()
         return self.report
 
@@ -157,11 +165,13 @@ class CallableAudit:
         cause = causes.layout(subject, equal, window=self.expected.window not in (None, math.inf))
         if cause is None and self.expected.scale is not None:
             cause = causes.faint(equal)
+        if cause is None and self.expected.factor == 1.0:
+            cause = causes.undivided(equal)
         if cause is None and self.expected.top_k is None:
             cause = causes.merged(subject, min(LONGER, self.d))
         if cause is None and not self.expected.rotates:
             self.rounding()
-        found = None if cause else causes.dense(subject, n, equal)
+        self.random = found = None if cause else causes.dense(subject, n, equal)
         few = None
         if found is not None:
             few = causes.few_keys(found, equal)
@@ -299,7 +309,8 @@ class CallableAudit:
         self.report.scale = Scale(
             "dot product", keys, keys - 1.0, nothing, nothing, nothing, "scores do not count"
         )
-        self.report.add("scale", "scores that count", "0", "weights stay the same")
+        if not self.report.findings:  # such as that its own key is hidden
+            self.report.add("scale", "scores that count", "0", "weights stay the same")
         return True
 
     def length_one(self) -> None:
@@ -348,9 +359,13 @@ class CallableAudit:
         at = ", ".join(f"{n:g}" for n in slope.keys[~known])
         self.report.facts["scale"] = f"unknown at n = {at}: weights are NaN, or all but one are 0"
         if not any(one.code == "bias" for one in self.report.findings):
-            self.report.add(
-                "law", "a scale for every n", f"none at n = {at}", "NaN or weights of 0"
-            )
+            n = int(slope.keys[~known][0])
+            chosen = questions.chosen(self.subject, n, self.unit) if n > self.short else n
+            answer = "law", "a scale for every n", f"none at n = {at}", "NaN or weights of 0"
+            if chosen < n:
+                found = f"{counted(chosen, 'key')} by their contents"
+                answer = "few keys", "all keys", found, f"{n} random keys"
+            self.report.add(*answer)
         if not known.any():
             return self.here
         value, low, high, keys, position = (part[..., known] for part in slope[:5])
@@ -579,6 +594,9 @@ class CallableAudit:
             wanted = f"chunks of {meant.chunk} keys" if (meant.chunk or n) < n else wanted
             if found != wanted:
                 self.report.add("window", wanted, found, f"n = {n}")
+        behind = questions.first_key(subject, n - 1, n - 2, n - 1, back=True)
+        if behind:  # a kernel may drop what is beyond whole blocks
+            self.report.add("window", "its own key", f"not the last {behind}", f"n = {n - 1}")
         with suppress(ValueError):  # it may not take fewer queries than keys
             alone = ask(n - 1, 1)
             after = questions.first_key(subject, n, 0, 1, back=True)
@@ -621,10 +639,13 @@ class CallableAudit:
         elif means == "hidden" and not self.expected.true_hides and self.expected.scale is not None:
             told = "True hides it, inverted: true_hides=True allows it"
             report.add("hidden", "True for a key that is seen", told, "bool mask")
+        elif means == "seen" and self.expected.true_hides:
+            report.add("hidden", "True for a key that is hidden", "True shows it", "bool mask")
         elif means in ("seen", "hidden"):
             hidden = torch.arange(self.short) == 0
             given = (hidden == (means == "hidden")).expand(1, 1, self.short, -1)
-            self.hidden_counts(hidden, -1, {str(self.subject.mask): given.to(self.subject.device)})
+            given = given.to(self.subject.device, answer.kind)
+            self.hidden_counts(hidden, -1, {str(self.subject.mask): given})
         report.facts["a row that a mask hides whole"] = answer.hidden_row
         if not (answer.even and questions.mask(self.subject, self.length, unit).even):
             told = f"shares of keys change, n = {self.length}"
@@ -633,8 +654,14 @@ class CallableAudit:
             total = f"{answer.total:.4g}"
             report.add("padding", "weights that add up to 1", total, "with a mask")
         if means == "seen" and isinstance(self.expected.scale, Policy):
-            self.padding(self.expected.scale)
-        found = "not taken" if times is None else f"added {shown(times)} times"
+            self.padding(self.expected.scale, answer.kind)
+        same = torch.full((1, 1, self.short, self.short), means != "hidden")
+        branches = {"True and False": same.to(answer.kind)} if means in ("seen", "hidden") else {}
+        if whole and means != "nothing":
+            branches["numbers"] = torch.zeros_like(same, dtype=self.subject.of_masks)
+        for kind, hides_none in branches.items():
+            self.branch(str(self.subject.mask), hides_none.to(self.subject.device), kind)
+        found = "none added" if times is None else f"added {shown(times)} times"
         report.facts["a mask of numbers"] = found
         if times is not None and not whole:
             reason = "it is not heeded" if abs(times.value) < AGREES else "it is multiplied"
@@ -645,6 +672,12 @@ class CallableAudit:
             row = "a row that a mask hides whole: nan_rows=True allows it"
             report.add("hidden", "numbers", "NaN", row)
 
+    def branch(self, name: str, value: Any, kind: str) -> None:
+        """Compare the scale of the last row, given an argument that hides none of its keys."""
+        with suppress(ValueError):  # it may not take this kind
+            slope = questions.slope(self.subject, self.short, [self.short - 1], **{name: value})
+            self.same("scale", slope, f"with {name} of {kind}")
+
     def hidden_counts(self, hidden: torch.Tensor, row: int, options: dict[str, Any]) -> None:
         """Report keys that are hidden after the softmax: a row does not see but counts them."""
         times = questions.hidden_counts(self.subject, hidden, row, self.unit, **options)
@@ -653,13 +686,13 @@ class CallableAudit:
             why = ", ".join(["they are hidden after the softmax", *options])
             self.report.add("softmax", "a softmax over the keys seen", told, why)
 
-    def padding(self, policy: Policy) -> None:
+    def padding(self, policy: Policy, kind: torch.dtype) -> None:
         """Hide half of the keys: the n of the law should be that of the others."""
-        there = torch.ones(1, 1, LONGER, LONGER, dtype=torch.bool, device=self.subject.device)
+        there = torch.ones(1, 1, LONGER, LONGER, dtype=kind, device=self.subject.device)
         half, n = LONGER // 2, [LONGER, LONGER // 2]
         if np.ptp(policy.scale(n=n, d=self.d, position=LONGER - 1)) == 0.0:
             return
-        there[..., :half] = False
+        there[..., :half] = 0
         options: dict[str, Any] = {str(self.subject.mask): there}
         found = questions.slope(self.subject, LONGER, [LONGER - 1], **options).over_heads(0)
         wanted = policy.scale(n=half, d=self.d, position=[half - 1, LONGER - 1])
@@ -675,6 +708,8 @@ class CallableAudit:
         self.compare_visible(visible, 0, name)
         row = n // 2 - 1
         self.hidden_counts(torch.from_numpy(~visible[row]), row, told)
+        if visible[-1].all():
+            self.branch(name, True, "True")
         try:
             visible = questions.visible_keys(self.subject, few, n, **told)
         except ValueError:
@@ -694,27 +729,53 @@ class CallableAudit:
             expected, found = (counted(keys[row].sum(), "key") for keys in (right, visible))
             self.report.add(code, expected, found, f"{name}, row {row}")
 
-    def cache(self, wanted: int) -> None:
+    def cache(self, visible: np.ndarray) -> None:
         """Ask one query of many keys, and a chunk of a prompt whose beginning is cached."""
         n = self.short
-        for queries, name in ((1, "one query"), (n // 2, f"{n // 2} queries")):
-            asked = f"{name} of a cache"
+        for queries, name in ((n // 2, f"{n // 2} queries"), (1, "one query")):
+            asked, right = f"{name} of a cache", visible[n - queries : n, :n]
             try:
-                seen = int(questions.visible_keys(self.subject, queries, n)[-1].sum())
+                there = questions.visible_keys(self.subject, queries, n)
                 slope = questions.slope(self.subject, n, [n - 1], queries=queries)
             except ValueError:
-                self.report.facts[f"{name}, many keys"] = "not taken"
+                self.report.facts[asked] = "not taken"
                 return
-            self.report.facts[f"{name}, many keys"] = f"sees {seen} of {n}"
-            if self.subject.sees_past and seen == queries and self.expected.causal_from != "last":
-                told = f"not taken: it is aligned to the first key, sees {seen} of {n}"
-                self.report.facts[f"{name}, many keys"] = told
+            seen, wanted = int(there[-1].sum()), int(right[-1].sum())
+            self.report.facts[asked] = f"sees {seen} of {n}"
+            first = self.subject.sees_past and seen == queries
+            if first and self.expected.causal_from != "last":
+                told = f"aligned to the first key, sees {seen} of {n}"
+                self.report.facts[asked] = f"not taken: {told}"
+                if self.expected.causal and self.expected.causal_from is None and queries == 1:
+                    why = f"{asked}: causal_from='first' allows it"
+                    self.report.add("cache", counted(wanted, "key"), told, why)
                 continue
-            if seen != wanted and queries == 1:
-                expected, found = counted(wanted, "key"), counted(seen, "key")
-                self.report.add("cache", expected, found, asked)
-            elif seen == wanted:
+            if (there != right).any():
+                row = int(np.flatnonzero((there != right).any(axis=-1))[0])
+                expected, found = (counted(keys[row].sum(), "key") for keys in (right, there))
+                at = asked if queries == 1 else f"{asked}, the first of them that differs"
+                self.report.add("cache", expected, found, at)
+            else:
                 self.same("cache", slope, asked)
+        if not (first or self.report.findings):
+            self.decoding(int(visible[n - 1].sum()))
+
+    def decoding(self, seen: int) -> None:
+        """Ask the cap, the sink and the heads of one query of a cache, and compare its output."""
+        alone = copy(self)
+        alone.subject, alone.report = self.subject.of_last_query(), Report()
+        alone.cap()
+        alone.total()
+        if self.subject.size.heads > 1:
+            alone.groups(seen)
+        for finding in alone.report.findings:
+            self.report.findings.append(finding._replace(where="one query of a cache"))
+        if self.expected.top_k is None and not alone.report.findings:
+            n = self.length - 1  # kernels drop what is beyond whole blocks
+            apart = questions.apart(self.subject, alone.subject, n, self.unit)
+            if apart > APART + 16.0 * self.subject.eps + 4.0 * self.subject.stored_error:
+                told = f"{apart:.1g} of its spread apart"
+                self.report.add("cache", "the output of many queries", told, f"one of {n} keys")
 
     def precision(self) -> None:
         """Measure how logits are rounded; widen intervals where that is more than their type."""
@@ -761,6 +822,10 @@ class CallableAudit:
                     one._replace(of=f"{one.of}, values of size {2 * self.d}")
                     for one in gradients(wide, self.short, unit)
                 ]
+        if found and self.cap_found < math.inf and self.subject.eps < 1e-5:  # else it is rounded
+            half = self.cap_found / (2.0 * unit * math.sqrt(self.d))
+            near = gradients(self.subject, self.short, unit, shift=half)
+            found += [one._replace(of=f"{one.of}, logits of half the cap") for one in near]
         self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
         bends = 0.1 / self.cap_found**2  # by which differences are off

@@ -81,6 +81,15 @@ def faint(equal: FloatArray) -> Cause | None:
     return Cause("hidden", "hidden keys without weight", told, why)
 
 
+def undivided(equal: FloatArray) -> Cause | None:
+    """Return a cause if each of several equal keys has the weight 1."""
+    several = (equal > 0.0).sum(axis=-1) > 1
+    if not several.any() or not np.allclose(equal[equal > 0.0], 1.0, rtol=0.01):
+        return None
+    told = "each 1: they are not divided by their sum"
+    return Cause("softmax", "weights that add up to 1", told, "equal keys")
+
+
 def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
     """Ask random queries and keys; None where no weight depends on them."""
     heads, key_heads, d = subject.size
@@ -109,7 +118,7 @@ def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
 def axis(found: Dense) -> Cause | None:
     """Return a cause if weights add up to 1 along another axis than that of keys."""
     weights = found.weights
-    for along, name in ((-2, "queries"), (0, "heads")):
+    for along, name in ((-2, "queries"), (0, "heads"), ((-2, -1), "queries and keys")):
         sums, rows = weights.sum(axis=along), weights.sum(axis=-1)
         varies = np.ptp(rows) > 0.02 * rows.max()
         if (along or len(weights) > 1) and varies and np.allclose(sums, 1.0, rtol=0.01):
@@ -136,6 +145,9 @@ def other_heads(subject: Subject, found: Dense) -> Cause | None:
     after = subject.weights(q, found.k, torch.arange(found.k.shape[-2]))
     if len(q) == 1 or np.allclose(after[0], found.weights[0], rtol=0.0, atol=64.0 * subject.eps):
         return None
+    if np.allclose(after[-1], found.weights[-1], rtol=0.0, atol=64.0 * subject.eps):
+        told = "outputs stand in other heads"
+        return Cause("layout", "outputs in the heads of their queries", told, "longer queries")
     why = "as a norm over all heads together makes them"
     return Cause("norm", "each head by itself", "weights depend on another head's queries", why)
 

@@ -16,6 +16,8 @@ IN_CONFIGURATIONS = {"query_pre_attn_scalar": -0.5, "attention_multiplier": 1.0}
 
 NORM_OF_BOTH = re.compile(r"qk_?\w*norm|norm_qk|use_\w*qk", re.IGNORECASE)
 """Settings that say whether q and k are normalised."""
+NORM = re.compile(r"(q|k|qk|query|key)_?(layer)?_?norm", re.IGNORECASE)
+"""What layers that such a setting concerns call their norms: others of the model may have none."""
 NO_NORM = "its length is that of the projection, times one number"
 
 
@@ -35,12 +37,17 @@ def _rules() -> dict[str, tuple[str, float, float]]:
 
 
 def norm_is_meant(module: Any) -> bool:
-    """Return whether q and k should be normalised: by the family, unless a setting says no."""
+    """Return whether q and k should be normalised: by the family, unless a setting says no.
+
+    In other families a setting says so for the layers that have a place for norms.
+    """
     if not _of_transformers(type(module)):
         return False
     settings = getattr(getattr(module, "config", None), "__dict__", {})
-    off = any(NORM_OF_BOTH.search(name) and not value for name, value in settings.items())
-    return type(module).__name__ in _table()["normed"].split() and not off
+    said = [bool(value) for name, value in settings.items() if NORM_OF_BOTH.search(name)]
+    if type(module).__name__ in _table()["normed"].split():
+        return all(said)
+    return any(said) and any(NORM.fullmatch(name) for name, _ in module.named_children())
 
 
 def _of_transformers(kind: type) -> bool:

@@ -250,7 +250,6 @@ def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
             reports[kernel] = asked(attention, _fewer_heads(call.size))
         except ValueError:  # it wants as many as there are
             reports[kernel] = asked(attention, call.size)
-        reports[kernel].facts["kernel"] = kernel
     return reports
 
 

@@ -62,7 +62,7 @@ def _matching(
 ) -> tuple[float, Tensor] | None:
     """Return the common ratio of lengths to the output of a part, and that output; else None."""
     same = SAME if norms else 64.0 * torch.finfo(tensor.dtype).eps
-    lengths = tensor.double().norm(dim=-1)
+    lengths = tensor.detach().double().norm(dim=-1)
     for part in module.modules():
         if not norms and "norm" in type(part).__name__.lower():
             continue

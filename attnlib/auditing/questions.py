@@ -338,13 +338,16 @@ class Mask(NamedTuple):
     """What True says of a key: "seen", "hidden", "1" where it is added as that number, "nothing"
     where it is not heeded, "not taken"."""
     multiplier: Interval | None
-    """What multiplies a number in the mask before it is added to a logit; None if it takes none."""
+    """What multiplies a number in the mask before it is added to a logit; None if it takes none, or
+    takes it as True or False."""
     total: float
     """What the weights add up to where a mask hides no key, over that without a mask."""
     hidden_row: str
     """What a row gives that a mask hides whole: "NaN", "0", or "numbers"; "unknown"."""
     even: bool
     """Whether all keys keep their shares where a mask hides none."""
+    kind: torch.dtype
+    """What True and False are given as: bool, or as 1 and 0 where it takes none."""
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # rows that are hidden whole
@@ -357,8 +360,7 @@ def mask(subject: Subject, length: int, unit: float) -> Mask:
     given = contents(subject, length, length, torch.tensor([length - 1]), 0.0, shift=shift)
     groups = torch.arange(length).clamp(max=2)
     shown = torch.ones(1, 1, length, length, dtype=torch.bool, device=subject.device)
-    kind = torch.float32 if subject.dtype.itemsize == 1 else subject.dtype
-    added = torch.zeros(1, 1, length, length, dtype=kind, device=subject.device)
+    added = torch.zeros(1, 1, length, length, dtype=subject.of_masks, device=subject.device)
 
     def masked(mask: Tensor, row: int = -1) -> FloatArray | None:
         with suppress(ValueError):  # it may not take a mask of this kind
@@ -376,6 +378,9 @@ def mask(subject: Subject, length: int, unit: float) -> Mask:
     total = min((share for share in shares if share > 0.0), default=1.0)  # 0 where True hides
     shown[..., 0], added[..., 1] = False, 2.0
     hidden, after = masked(shown), masked(added)
+    if hidden is None:  # it may compute with 0 and 1
+        shown = shown.to(subject.of_masks)
+        hidden = masked(shown)
     true_means, whole = "not taken", None
     if hidden is not None:
         left = hidden / each
@@ -389,11 +394,13 @@ def mask(subject: Subject, length: int, unit: float) -> Mask:
         row = "0" if not whole.any() else "numbers"
         row = row if np.isfinite(whole).all() else "NaN"
     if before is None or after is None:
-        return Mask(true_means, None, min(total, 1.0), row, even)
+        return Mask(true_means, None, min(total, 1.0), row, even, shown.dtype)
     change = np.log(after[:, 1] / after[:, 0]) - np.log(before[:, 1] / before[:, 0])
     times, eps = change / 2.0, 4.0 * subject.eps
+    if not np.isfinite(times).all():  # 0 hides keys, or another number does
+        return Mask(true_means, None, min(total, 1.0), row, even, shown.dtype)
     multiplier = Interval(float(np.median(times)), times.min() - eps, times.max() + eps)
-    return Mask(true_means, multiplier, min(total, 1.0), row, even)
+    return Mask(true_means, multiplier, min(total, 1.0), row, even, shown.dtype)
 
 
 def _component(subject: Subject, unit: float, logit: float) -> float:
@@ -420,6 +427,33 @@ def hidden_counts(
         given = contents(subject, length, length, hidden.nonzero()[:, 0], component)
         sums.append(subject.weights(given.q, given.k, groups, **options)[:, row, 0])
     return float(np.min(sums[1] / sums[0])) if (sums[0] > 0.0).all() else None
+
+
+def _at_random(subject: Subject, length: int, unit: float) -> list[Tensor]:
+    """Return random keys and values, and a random query of each head in all rows; logits of 2."""
+    random = torch.Generator().manual_seed(0)
+    heads, key_heads, d = subject.size
+    shapes = (heads, 1, d), (key_heads, length, d), (key_heads, length, subject.value_size)
+    q, k, v = (torch.randn(shape, generator=random, dtype=torch.float64) for shape in shapes)
+    return [q.expand(-1, length, -1) * float(near(2.0 / (abs(unit) * math.sqrt(d)))), k, v]
+
+
+def chosen(subject: Subject, length: int, unit: float) -> int:
+    """Measure how many of random keys have weight in the last row."""
+    q, k, _ = _at_random(subject, length, unit)
+    seen, several = 0, subject.value_size - 1
+    for first in range(0, length, several):
+        groups = (torch.arange(length) - first).clamp(-1, several) % (several + 1)
+        weights = subject.weights(q, k, groups)[0, -1, : min(several, length - first)]
+        seen += int((weights > NONE).sum())
+    return seen
+
+
+def apart(one: Subject, other: Subject, length: int, unit: float) -> float:
+    """Measure by how much the last rows of two subjects differ, over the spread of the first's."""
+    q, k, v = _at_random(one, length, unit)
+    first, second = (subject.output(q, k, v)[:, -1] for subject in (one, other))
+    return float(np.abs(second - first).max() / first.std())
 
 
 def key_head_of(subject: Subject, length: int, seen: int, unit: float) -> np.ndarray:

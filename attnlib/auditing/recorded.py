@@ -33,6 +33,8 @@ with brought_by("probe"):
 
 ANSWER = ".output.safetensors"
 SETTINGS = "audit.json"
+STATED = ("expected", "cap", "window", "sink")
+"""What options of the command state."""
 README = """\
 # Questions to an attention
 
@@ -43,7 +45,7 @@ For each, compute your attention as it is in the engine, with its scale, {mask},
 without turning q and k by position. Queries that are fewer than keys are the last ones.
 Write the output, (queries, {heads}, size of v), as "output" into NNNN.output.safetensors.
 Leave out what the engine cannot take, such as other sizes of heads: the report names it.
-Then run: attnlib audit --read THIS_FOLDER --expected transformer
+Then run: attnlib audit --read THIS_FOLDER {options}
 It may add questions. Then answer those too, and run it again.
 Not asked: masks as arguments, gradients, equal answers twice, more than {length} keys.
 """
@@ -104,8 +106,8 @@ def write(
     - `d`, `heads`, `key_heads`, `dtype`: as for `audit`.
     - `length`: the largest number of keys, 64 or more, by default 256.
     - `causal`: whether queries see keys up to their own only, by default True.
-    - `meant`: arguments of `audit` that state the intention, by default 1/√d. `read` may state
-      another and then adds questions.
+    - `meant`: arguments of `audit` that state the intention, by default 1/√d. Numbers and names
+      are kept for `read`, which may state another intention and then adds questions.
 
     Returns the number of questions. Raises ValueError where the folder is not empty.
     Chapter: audit.
@@ -118,16 +120,19 @@ def write(
     asked = Answers(path, length, _as_meant(True, meant))
     for itself in (True, False):
         asked.stand_in = _as_meant(itself, meant)
-        sees = {"causal": itself} if meant.get("window") is None else {}  # as `read` says it
-        audit(asked, **size, length=length, dtype=dtype, **{**sees, **meant})
+        audit(asked, **size, length=length, dtype=dtype, **_seen_keys(itself, meant), **meant)
     others, asked.new = asked.new, {}
     asked(*_probe(size, dtype))
     asked.new |= others
     settings = {**size, "length": length, "dtype": str(dtype).removeprefix("torch.")}
-    settings["causal"] = causal
+    plain = {name: x for name, x in meant.items() if isinstance(x, int | float | str)}
+    settings |= {"causal": causal, "meant": plain}
     _files.replace(path / SETTINGS, json.dumps(settings).encode())
     names = asked.save()
     settings["mask"] = "with its causal mask" if causal else "where each query sees all keys"
+    stated = {"expected": "transformer", **plain}
+    options = (f"--{name} {x}" for name, x in stated.items() if name in STATED)
+    settings["options"] = " ".join(options)
     _files.replace(path / "README.md", README.format(**settings).encode())
     return len(names)
 
@@ -136,7 +141,7 @@ def read(folder: str | Path, **meant: Any) -> Report:
     """Audit the answers in a folder that `write` made, and return the report.
 
     - `folder`: the path of the folder.
-    - `meant`: arguments of `audit` that state the intention.
+    - `meant`: arguments of `audit` that state the intention, by default those of `write`.
 
     Raises UnansweredError where it had to add questions, and ValueError for a file that is no
     answer. Chapter: audit.
@@ -146,10 +151,11 @@ def read(folder: str | Path, **meant: Any) -> Report:
         settings = json.loads((path / SETTINGS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder} has no {SETTINGS}: it must be from --write") from error
-    dtype, causal = getattr(torch, settings.pop("dtype")), settings.get("causal")
-    if meant.get("causal") is None and meant.get("window") is None:
-        meant["causal"] = causal
-    settings.pop("causal", None)
+    dtype = getattr(torch, settings.pop("dtype"))
+    meant = settings.pop("meant", {}) | {name: x for name, x in meant.items() if x is not None}
+    causal = settings.pop("causal", None)
+    causal = meant.pop("causal", causal)
+    meant |= {} if causal is None else _seen_keys(causal, meant)
     asked = Answers(path, settings["length"], _as_meant(True, meant))
     answered = [name for name in asked.names.values() if (path / _answer(name)).exists()]
     if not answered:
@@ -165,8 +171,14 @@ def read(folder: str | Path, **meant: Any) -> Report:
         raise UnansweredError(f"{folder} has new questions: answer {more}, and read again")
     report.facts["not asked"] = f"masks, gradients, the same twice, over {asked.length} keys"
     if asked.refused:
-        report.facts["not answered"] = ", ".join(sorted(asked.refused))
+        report.facts["not answered"] = f"the questions {', '.join(sorted(asked.refused))}"
     return report
+
+
+def _seen_keys(causal: bool, meant: dict[str, Any]) -> dict[str, Any]:
+    """Return which keys are meant to be seen: queries that are fewer are the last ones."""
+    aligned = {"causal_from": "last"} if causal else {}
+    return aligned if meant.get("window") is not None else {"causal": causal, **aligned}
 
 
 def recorded(

@@ -39,6 +39,10 @@ CODES = {
 }
 """The codes of findings."""
 
+NO_QUESTIONS = ("not asked", "not answered")
+"""Facts that say what was not asked, or not answered, in files."""
+UNASKED = ("unknown", "not taken", "refused")
+"""How facts begin that say that a question had no answer."""
 DIGITS = 4
 """The digits of a number that are shown at most: its interval may be shorter."""
 
@@ -141,11 +145,24 @@ class Report:
 
         return json.dumps(self._table(), default=numbers, ensure_ascii=False, indent=1)
 
+    def _asked(self) -> tuple[list[str], list[str]]:
+        """Return which facts were asked, and which were not; none where all are printed."""
+        facts = {} if self.verbose else self.facts
+        for part in () if self.verbose else self.parts.values():
+            facts = facts | part.facts
+        left = [name for name, said in facts.items() if said.startswith(UNASKED)]
+        asked = [name for name in facts if name not in {*left, *NO_QUESTIONS}]
+        return asked, left + [facts[name] for name in NO_QUESTIONS if name in facts]
+
     def __str__(self) -> str:
         lines = [f"{counted(len(self.findings), 'finding')}:"] if self.findings else []
         lines += [f"- {finding}" for finding in self.findings]
         lines += [f"not known what is meant: {found}" for found in self.unknown]
-        lines = lines or ["passed: nothing found"]
+        asked, left = self._asked()
+        if not lines:
+            lines = ["passed: nothing found" + (f" in {', '.join(asked)}" if asked else "")]
+        if left and (self.passed or NO_QUESTIONS[0] in self.facts):
+            lines.append(f"not asked: {', '.join(left)}")
         scales: dict[str, list[str]] = {}
         for name, part in {"itself": self, **self.parts}.items():
             if part.scale is not None:
@@ -155,9 +172,8 @@ class Report:
             lines.append(f"scale: {scale}" + (f", in {where}" if self.parts else ""))
         if self.verbose:
             lines += [f"{name}: {said}" for name, said in self.facts.items()]
-        elif self.facts:
-            told = "verbose=True or --facts prints them"
-            lines.append(f"{counted(len(self.facts), 'fact')} asked: {told}")
+        elif asked:
+            lines[-1] += "; verbose=True or --facts prints more"
         return "\n".join(lines)
 
 

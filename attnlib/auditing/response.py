@@ -61,6 +61,7 @@ class Subject:
         self.size = size
         self.dtype = dtype
         self.device = device
+        self.of_masks = torch.float32 if dtype.itemsize == 1 else dtype  # of numbers in them
         self.eps = float(torch.finfo(dtype).eps)
         self.stored: torch.dtype | None = dtype if dtype.itemsize == 1 else None
         try:
@@ -100,6 +101,17 @@ class Subject:
         other = copy(self)
         other.size = self.size._replace(dimension=d or self.size.dimension)
         other.value_size = values or other.size.dimension
+        return other
+
+    def of_last_query(self) -> "Subject":
+        """Return this subject asked with the last query alone: the other rows are as its own."""
+        other = copy(self)
+
+        def last(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+            answer = self.answer([q[:, :, -1:], k, v], options)
+            return answer.expand(-1, -1, q.shape[-2], -1)
+
+        other.function = last
         return other
 
     @torch.no_grad()

@@ -70,8 +70,8 @@ def audit(
     --write asks it in files, for its scale, cap, sink, window and heads, and --read judges its
     answers beside them. Of tensors that were recorded: --tensors.
 
-    The exit status is 1 where there is a finding, 3 where there is none and the intended scale is
-    not known, and 4 where --read has added questions.
+    The exit status is 1 where there is a finding, 2 where there is an error, 3 where there is no
+    finding and the intended scale is not known, and 4 where --read has added questions.
     """
     models.require_packages()
     every = {"MODEL": model, "--write": write, "--read": read, "--tensors": tensors}
@@ -93,9 +93,6 @@ def audit(
         report = _of_files(kind, Path(place), sizes, dtype, declared)
     report.verbose = report.verbose or facts
     typer.echo(report.to_json() if as_json else str(report))
-    for name in ("not asked", "not answered"):
-        if name in report.facts and not as_json and not report.verbose:
-            typer.echo(f"{name}: {report.facts[name]}")
     if not report.passed:
         raise typer.Exit(NOT_KNOWN if report.passed is None else 1)
 
@@ -121,7 +118,7 @@ def _of_model(
 
     _, network = models.load(model, trust_remote_code, device, dtype, words=False)
     ids = torch.arange(AUDITED, device=device)[None] % network.config.get_text_config().vocab_size
-    errors = one_line(ValueError, RuntimeError, status=1, about=f"{model}: ")
+    errors = one_line(ValueError, RuntimeError, about=f"{model}: ")
     with errors, models.progress(f"asking the attention of {model}, layer by layer"):
         inputs = models.inputs(network, ids)
         return auditing.audit(network, inputs, expected=expected)

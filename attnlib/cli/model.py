@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,7 +51,7 @@ def load(
     options["trust_remote_code"] = trust_remote_code
     with one_line(ValueError), progress(f"opening {name}"):
         tokenizer, network = opening.open_model(name, **options)
-    with one_line(RuntimeError, AssertionError, status=1):
+    with one_line(RuntimeError, AssertionError):
         network.to(device=device, dtype=torch_dtype(dtype))
     return tokenizer, network
 
@@ -65,7 +66,8 @@ def torch_dtype(dtype: FloatType | None) -> Any:
 def inputs(network: Any, ids: Any) -> dict[str, Any]:
     """Return the arguments with which a model reads these tokens."""
     names = ["input_ids", "decoder_input_ids"]
-    return dict.fromkeys(names if network.config.is_encoder_decoder else names[:1], ids)
+    decodes = names[1] in signature(network.forward).parameters  # an encoder's settings may not say
+    return dict.fromkeys(names if decodes else names[:1], ids)
 
 
 def read_text(file: Path) -> str:

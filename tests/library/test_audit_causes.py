@@ -146,6 +146,29 @@ def clamped(q, k, v):
     return scored(q, k).clamp(-10.0, 10.0).softmax(-1) @ v
 
 
+def relu(q, k, v):
+    weights = scored(q, k).relu()
+    return weights / (weights.sum(-1, keepdim=True) + 1e-9) @ v
+
+
+def other_in_a_cache(attention):
+    return lambda q, k, v: (attention if q.shape[2] == 1 else causal)(q, k, v)
+
+
+def causal(q, k, v):
+    seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+    return kernel(q, k, v, attn_mask=seen)
+
+
+def whole_blocks(q, k, v):
+    n = k.shape[2] // 16 * 16 or k.shape[2]
+    return kernel(q, k[:, :, :n], v[:, :, :n])
+
+
+def chunk_that_sees_all(q, k, v):
+    return kernel(q, k, v, is_causal=q.shape[2] == k.shape[2])
+
+
 HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
 """What is left of row 7 of 16 where the 8 keys that are hidden have the logit 4."""
 
@@ -169,6 +192,13 @@ HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
         (linear, "softmax", "no softmax of q·k: perhaps linear attention"),
         (linear_without_a_map, "softmax", "no softmax: some weights are below 0"),
         (differential, "softmax", "no softmax"),
+        (relu, "softmax", "as with ReLU"),
+        (lambda q, k, v: scored(q, k).exp() @ v, "softmax", "not divided by their sum"),
+        (lambda q, k, v: kernel(q, k, v).flip(1), "layout", "outputs stand in other heads"),
+        (whole_blocks, "window", "not the last 15"),
+        (other_in_a_cache(whole_blocks), "cache", " of its spread apart"),
+        (chunk_that_sees_all, "cache", "16 keys"),
+        (top(32), "few keys", "32 keys by their contents"),
         (top(4), "few keys", "4 keys by their contents"),
         *((in_blocks(block), "padding", f"blocks of {block}") for block in (8, 16, 64, 256)),
         (biased(0.5), "bias", "0.5, 0.5"),
@@ -190,6 +220,15 @@ def test_a_cause_is_named(attention, code, found):
 def added(q, k, v, attn_bias=None):
     scores = scored(q, k)
     return (scores if attn_bias is None else scores + attn_bias).softmax(-1) @ v
+
+
+def of_zeros_and_ones(q, k, v, mask=None):
+    scores = scored(q, k)
+    return (scores if mask is None else scores.masked_fill(mask == 0, -1e9)).softmax(-1) @ v
+
+
+def less_one(q, k, v, mask=None):  # a bool mask raises
+    return kernel(q, k, v, attn_mask=None if mask is None else (1.0 - mask) * -1e4)
 
 
 def biased_by_place(q, k, v):
@@ -218,6 +257,8 @@ def per_d(q, k, v):
     ("attention", "meant"),
     [
         (added, {}),
+        (of_zeros_and_ones, {}),
+        (less_one, {}),
         (biased_by_place, {"bias": True}),
         *(
             (stored(kind), {"kv_dtype": kind})
@@ -244,9 +285,26 @@ def in_whole_blocks(q, k, v):
     return kernel(q, k, v, attn_mask=block <= block[-q.shape[2] :, None])
 
 
+def other_scale_if_causal(q, k, v, is_causal=False):
+    return kernel(q, k, v, is_causal=is_causal, scale=0.25 if is_causal else None)
+
+
+def other_scale_if_masked(q, k, v, attn_mask=None):
+    return kernel(q, k, v, attn_mask=attn_mask, scale=None if attn_mask is None else 0.25)
+
+
+def first_aligned(q, k, v):
+    return kernel(q, k, v, is_causal=True)
+
+
 @pytest.mark.parametrize(
     ("attention", "meant", "code"),
     [
+        (other_scale_if_causal, {}, "scale"),
+        (other_scale_if_masked, {}, "scale"),
+        (first_aligned, {"causal": True}, "cache"),
+        (of_zeros_and_ones, {"true_hides": True}, "hidden"),
+        (other_in_a_cache(causal), {"sink": 1.5}, "sink"),
         (biased(-0.5), {"slopes": 0.5}, "bias"),
         (biased(0.25), {"slopes": 0.5}, "bias"),
         (kernel, {"slopes": 0.5}, "bias"),

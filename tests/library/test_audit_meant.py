@@ -82,9 +82,16 @@ def test_a_scale_that_is_not_one_over_root_d_is_known_and_its_fault_found(family
     assert float(findings[0].expected.split()[0]) == pytest.approx(right, rel=1e-3)
 
 
-@pytest.mark.parametrize("left_out", [["q_norm"], ["q_norm", "k_norm"]])
-def test_a_norm_that_is_left_out_is_found(left_out):
-    model = made("Qwen3")
+@pytest.mark.parametrize(
+    ("family", "settings", "left_out"),
+    [
+        ("Qwen3", {}, ["q_norm"]),
+        ("Qwen3", {}, ["q_norm", "k_norm"]),
+        ("StableLm", {"qk_layernorm": True}, ["q_layernorm"]),
+    ],
+)
+def test_a_norm_that_is_left_out_is_found(family, settings, left_out):
+    model = made(family, **settings)
     assert audit(model, IDS, length=64).passed
     for name in left_out:
         setattr(model.layers[1].self_attn, name, nn.Identity())
@@ -92,6 +99,20 @@ def test_a_norm_that_is_left_out_is_found(left_out):
     assert (finding.code, finding.where) == ("norm", "layers.1.self_attn")
     named = " and ".join(name[0] for name in left_out)
     assert finding.expected == f"{named} normalised"
+
+
+@pytest.mark.filterwarnings("ignore:.* weights are not in the files")  # those of a decoder
+@pytest.mark.parametrize("family", ["Gemma2", "T5Encoder"])
+def test_a_folder_of_a_model_without_fused_attention_or_decoder_is_audited(family, tmp_path):
+    import transformers
+
+    if family == "T5Encoder":
+        config = transformers.T5Config(**WIDTHS, d_kv=8, d_ff=48)
+        transformers.T5EncoderModel(config).save_pretrained(tmp_path)
+    else:
+        made(family).save_pretrained(tmp_path)
+    result = CliRunner().invoke(cli.app, ["audit", str(tmp_path)])
+    assert result.exit_code == 0, result.output
 
 
 def test_yarns_factor_is_meant_where_a_layer_rotates():
@@ -120,10 +141,10 @@ def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
 
 
 def test_a_passing_report_of_a_model_has_three_lines():
-    passed, scale, more = str(audit(tiny("Llama"), IDS, length=64)).splitlines()
-    assert passed == "passed: nothing found"
-    assert scale == "scale: 0.3536 ± 0.0001 times q·k, the same for every n, in 2 calls"
-    assert more == "1 fact asked: verbose=True or --facts prints them"
+    passed, *_, scale = lines = str(audit(tiny("Llama"), IDS, length=64)).splitlines()
+    assert passed.startswith("passed: nothing found in eager beside sdpa, ")
+    assert scale.startswith("scale: 0.3536 ± 0.0001 times q·k, the same for every n, in 2 calls; ")
+    assert len(lines) <= 3
     told = str(audit(tiny("Llama"), IDS, length=64, verbose=True)).splitlines()
     assert told[1].endswith("in layers.0.self_attn, layers.1.self_attn")
     assert told[2].startswith("eager beside sdpa: ")

@@ -23,7 +23,7 @@ def attention(q, k, v, times=1.0, cap=None, sink=None, causal=True, window=None,
         logits = cap * np.tanh(logits / cap)
     m, n = logits.shape[1:]
     if causal:
-        logits = np.where(np.tril(np.ones((m, n)), n - m) > 0, logits, -np.inf)
+        logits = np.where(np.tri(m, n, 0 if causal == "first" else n - m) > 0, logits, -np.inf)
     if window:
         logits = np.where(np.tril(np.ones((m, n)), n - m - window) > 0, -np.inf, logits)
     zeros = -n % block  # keys of a block that are not there, counted as zeros
@@ -70,6 +70,7 @@ def folder(written, tmp_path):
         ({}, ["transformer"], 1, 0, "passed: nothing found"),
         ({"causal": False}, ["transformer", "--no-causal"], 1, 0, "passed: nothing found"),
         ({"causal": False}, ["transformer"], 1, 1, "expected the keys up to its own, found all"),
+        ({"causal": "first"}, ["transformer"], 3, 1, "found 1 key (one query of a cache)"),
         ({"block": 32}, ["transformer"], 3, 1, "zeros counted to the end of blocks of 32"),
         ({"times": 2.0}, ["transformer"], 2, 1, "expected 0.1768, found 0.3536"),
         ({"cap": 30.0}, ["transformer", "--cap", 50], 1, 1, "expected a soft cap of 50, found 30"),
@@ -85,6 +86,15 @@ def test_an_engine_is_judged_by_its_answers(folder, fault, meant, rounds, status
         engine(folder, **fault)
     code, said = told(*command)
     assert (code, words in said) == (status, True), said
+
+
+def test_what_is_meant_is_kept_with_the_questions(tmp_path):
+    folder = tmp_path / "questions"
+    assert told("--write", folder, *SIZES, "--cap", 50, "--sink", 1.5)[0] == 0
+    assert "--expected transformer --cap 50.0 --sink 1.5" in (folder / "README.md").read_text()
+    engine(folder, cap=50.0, sink=1.5)
+    code, said = told("--read", folder, "--expected", "transformer")
+    assert code == 0, said
 
 
 def record(path, dtype=np.float32, output=None, **kind):

@@ -16,8 +16,10 @@ def scale(applied_to, *values):
 def test_a_report_is_printed_in_lines():
     report = Report(scale("cosine", 7.0, 8.0), {"cap": "none"})
     line = "scale: 8 ± 0.01 times cos(q, k), of n"
-    told = "1 fact asked: verbose=True or --facts prints them"
-    assert str(report).splitlines() == ["passed: nothing found", line, told]
+    report.facts["a mask"] = "not taken"
+    told = ["passed: nothing found in cap", "not asked: a mask"]
+    assert str(report).splitlines() == [*told, f"{line}; verbose=True or --facts prints more"]
+    del report.facts["a mask"]
     report.verbose = True
     assert str(report).splitlines() == ["passed: nothing found", line, "cap: none"]
     report.parts = {name: Report(scale("dot product", 0.25)) for name in "ab"}
