@@ -101,8 +101,9 @@ def scale_gradient(
       are written.
     - `batches`: what `loss` takes, each as one text. Standard errors are between batches, so let
       them be independent texts, eight or more.
-    - `loss`: a function of (model, batch) that returns a scalar tensor. By default a model of
-      transformers computes its own loss, and a batch is token ids or a mapping of its arguments.
+    - `loss`: a function of (model, batch) that returns a scalar tensor. Where it calls the model
+      several times, all calls count. By default a model of transformers computes its own loss, and
+      a batch is token ids or a mapping of its arguments.
     - `partial`: True leaves out attention that cannot be reached. By default it is an error.
 
     Returns a `ScaleGradient`.
