@@ -21,7 +21,7 @@ from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration import fit_scales, needles, repeated_tokens
 from attnlib.calibration.gradient import by_head
-from attnlib.calibration.multiplied import Place
+from attnlib.calibration.logit_factors import Place
 from attnlib.calibration.passes import (
     LogFactor,
     LossGradients,

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import by_head
-from attnlib.calibration.multiplied import Place
+from attnlib.calibration.logit_factors import Place
 from attnlib.calibration.passes import LogFactor, Loss, loss_and_gradients
 from experiments import provenance
 from experiments.calibrate import PASSAGE, contrastive

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from attnlib import _checking
 from attnlib.calibration.fit import Fitting, Per, Report, ScaleFit, fit_scales
 from attnlib.calibration.gradient import ScaleGradient
-from attnlib.calibration.memory import Cache
+from attnlib.calibration.pass_cache import Cache
 
 FEWEST = 4
 """So many windows of a text there must be: half of them judge."""

@@ -15,10 +15,10 @@ from torch import nn
 from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.attention.options import named_policy
-from attnlib.calibration.applied import Applied, fold, registered
+from attnlib.calibration.fold_factors import Applied, fold, registered
 from attnlib.calibration.gradient import by_head, same_heads
-from attnlib.calibration.memory import Cache, Slope
-from attnlib.calibration.multiplied import Place
+from attnlib.calibration.logit_factors import Place
+from attnlib.calibration.pass_cache import Cache, Slope
 from attnlib.calibration.passes import Loss, LossGradients, loss_and_gradients, own_loss
 from attnlib.policies import Policy
 from attnlib.sampling import Estimate

@@ -11,7 +11,7 @@ from torch import nn
 
 from attnlib import _checking
 from attnlib._checking import FloatArray
-from attnlib.calibration.multiplied import Place
+from attnlib.calibration.logit_factors import Place
 from attnlib.calibration.passes import Loss, LossGradients, loss_and_gradients, own_loss
 
 

@@ -15,7 +15,7 @@ from torch.utils import checkpoint
 from attnlib import interception
 from attnlib._checking import FloatArray
 from attnlib.attention.written_out import ONE_KEY
-from attnlib.calibration.multiplied import Place, scale_logits
+from attnlib.calibration.logit_factors import Place, scale_logits
 
 Loss = Callable[[nn.Module, Any], Tensor]
 """From a model and a text to what training would make small."""

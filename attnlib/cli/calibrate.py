@@ -54,7 +54,7 @@ def calibrate(
     """
     models.require_packages()
     from attnlib.calibration.answer import answer
-    from attnlib.calibration.memory import Cache, digest
+    from attnlib.calibration.pass_cache import Cache, digest
 
     with one_line(ValueError, about="--lengths must be numbers with commas between: "):
         counts = [int(length) for length in lengths.split(",")]

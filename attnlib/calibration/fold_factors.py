@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from attnlib import interception
 from attnlib._checking import FloatArray
 from attnlib.attention.registered import eager_attention
-from attnlib.calibration.multiplied import Place, is_causal, keys_seen, scale_logits
+from attnlib.calibration.logit_factors import Place, is_causal, keys_seen, scale_logits
 from attnlib.calibration.passes import Loss
 from attnlib.calibration.weights import PACKED, QUERIES
 from attnlib.projections import NORMS
