@@ -194,7 +194,8 @@ def _listed(layers: set[int | str]) -> str:
 
 
 def _kind(module: nn.Module | None) -> str:
-    return "a function" if module is None else type(module).__name__
+    name = "a function" if module is None else type(module).__name__
+    return "a graph of torch.compile" if name == "<lambda>" else name
 
 
 _IN_TRANSFORMERS = (
