@@ -461,6 +461,6 @@ def audit() -> Row:
         "nothing",
         "one",
         "its two alarms on the census of 408 families are right, but most of that was recorded "
-        "before its last repairs; where a configuration does not say what is intended, it cannot tell",
+        "before its last repairs; it cannot tell where a configuration does not say the scale",
         "attention as a function of q, k, v in PyTorch, and models of transformers",
     )

@@ -37,6 +37,8 @@ def test_a_tool_is_that_of_float64(check):
 @pytest.mark.filterwarnings("ignore")  # the compiler has its own
 @pytest.mark.parametrize("check", [one for one in ON_CPU if one not in QUICK], ids=name)
 def test_a_tool_rounds_as_its_type_does(check):
+    if check.tool == "steps" and check.dtype != "float32":
+        pytest.skip("parameters of half precision cannot take a small step")
     assert check.error("cpu", 64) <= check.limit
 
 
