@@ -6,7 +6,8 @@ largest set apart, so that 1 − Σp² keeps its digits where attention is nearl
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -112,7 +113,10 @@ def measure(call: Call, output: Tensor | None) -> Measured:
             past = 0
         if call.mask is not None and past is None:
             full = call.mask.expand(*leading[:-1], heads, q.shape[-2], k.shape[-2])
-            masks = [full[index] for index in np.ndindex(*leading[:-1])]
+            if full.numel() <= BLOCK["cpu"]:
+                masks = [full.reshape(-1, *full.shape[-2:])]
+            else:
+                masks = [full[index] for index in np.ndindex(*leading[:-1])]
 
         # Without a mask all sequences are alike, and are worked on as if they were heads.
         tensors = [t.expand(*leading, *t.shape[-2:]) for t in (q, k, v, z)]
@@ -123,7 +127,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
             for t in known
         )
         found = [
-            _sequence(q[i], k[i], v[i], z[i], mask, past, factor, real[i], target[i])
+            _sequence(q[i], k[i], v[i], z[i], mask, heads, past, factor, real[i], target[i])
             for i, mask in enumerate(masks)
         ]
         rows, variances = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
@@ -135,6 +139,68 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         dimension,
         scale,
     )
+
+
+class Batch:
+    """Measure small calls of one shape together: alone each takes a millisecond for any size.
+
+    `add` gets what is measured of each call, in their order. `finish` measures those that wait.
+    """
+
+    def __init__(self, add: Callable[[str, int, Measured], None]) -> None:
+        self.add = add
+        self._places: list[tuple[str, int]] = []
+        self._calls: list[tuple[Any, ...]] = []  # tensors of a call, copied
+        self._kind: Any = None  # their shapes and the other arguments
+
+    @torch.no_grad()
+    def put(self, layer: str, number: int, call: Call, output: Tensor) -> None:
+        """Take a call of a layer, which may be measured later."""
+        q, k, v, mask = call[:4]
+        with hidden_from_modes():
+            scores = math.prod(q.shape[:-1]) * k.shape[-2]
+            size, block = max(scores, *(t.numel() for t in (q, k, v, output))), BLOCK["cpu"]
+            alike = all(t.shape[:-3] == q.shape[:-3] for t in (k, v, output))
+            alike = alike and q.ndim > 2 and q.shape[-3] >= k.shape[-3]
+            odd = type(mask) not in (type(None), Tensor, torch.nn.Parameter)
+            if odd or not alike or 2 * size > block or torch.is_autocast_enabled(q.device.type):
+                self.finish()
+                self.add(layer, number, measure(call, output))
+                return
+            if mask is not None and _is_causal(mask, q, k):
+                call, mask = call._replace(is_causal=True), None
+            elif mask is not None:
+                mask = mask.expand(*q.shape[:-1], k.shape[-2])
+            tensors = q, k, v, output, mask, *(call.queries or Queries())
+            shapes = [None if t is None else (t.shape, t.dtype, t.device) for t in tensors]
+            kind = shapes, dict(zip(Call._fields[4:7], call[4:7], strict=True))
+            if kind != self._kind or size * (len(self._calls) + 1) > block:
+                self.finish()
+            self._kind = kind
+            self._places.append((layer, number))
+            self._calls.append(tuple(None if t is None else t.detach().clone() for t in tensors))
+
+    def finish(self) -> None:
+        """Measure the calls that wait."""
+        calls, places = self._calls, self._places
+        self._calls, self._places = [], []
+        if not calls:
+            return
+        with hidden_from_modes(), torch.autocast(calls[0][0].device.type, enabled=False):
+            stacked: list[Any] = [
+                None if parts[0] is None else torch.stack(parts)
+                for parts in zip(*calls, strict=True)
+            ]
+            q, k, v, output, mask, *about = stacked
+            known = Queries(*(None if t is None else t.flatten(0, 1) for t in about))
+            found = measure(Call(q, k, v, mask, **self._kind[1], queries=known), output)
+        count = len(found.value_variance) // len(places)
+        for i, place in enumerate(places):
+            here = slice(count * i, count * (i + 1))
+            rows = Rows(*(field[here] for field in found.rows))
+            of_target = found.targets and TargetRows(*(field[here] for field in found.targets))
+            variance = found.value_variance[here]
+            self.add(*place, found._replace(rows=rows, targets=of_target, value_variance=variance))
 
 
 @torch.no_grad()
@@ -175,6 +241,7 @@ def _sequence(
     v: Tensor,
     z: Tensor,
     mask: Tensor | None,
+    together: int,
     past: int | None,
     scale: float,
     real: Tensor | None,
@@ -184,7 +251,7 @@ def _sequence(
 
     q, k, v, z: (heads, queries or keys, size); mask: (heads, queries, keys); real, target: (heads,
     queries); returned (fields, heads, queries) and (heads, 1). With `past`, query i sees the keys
-    up to past + i.
+    up to past + i. So many heads `together` are of one sequence.
     """
     real = None if real is None or real.all() else real
     dimension = q.shape[-1]
@@ -194,7 +261,7 @@ def _sequence(
     shift = torch.matmul(q, centre.mT).squeeze(-1) / math.sqrt(dimension)
     factor = scale * math.sqrt(dimension)
     factor = 1.0 if math.isclose(factor, 1.0, rel_tol=1e-12) else factor
-    sums, seen = _in_blocks(q, k, mask, past, factor, real, target)
+    sums, seen = _in_blocks(q, k, mask, together, past, factor, real, target)
 
     counted = seen.to(v.dtype).unsqueeze(-2)
     number = counted.sum(dim=-1, keepdim=True)
@@ -216,6 +283,7 @@ def _in_blocks(
     q: Tensor,
     k: Tensor,
     mask: Tensor | None,
+    together: int,
     past: int | None,
     factor: float,
     real: Tensor | None,
@@ -224,14 +292,14 @@ def _in_blocks(
     """Return the sums of all rows, and which keys any query sees, (heads, keys)."""
     heads, queries, _ = q.shape
     keys = k.shape[-1]
-    first_key = torch.zeros((), dtype=torch.long, device=q.device)
+    first_key = torch.zeros(heads, dtype=torch.long, device=q.device)
     if mask is None:
         last = torch.arange(queries, device=q.device).expand(heads, -1)
         last = (last if real is None else last.where(real, -1)).amax(dim=-1, keepdim=True)
         reach = last + (keys if past is None else past)
         seen = (torch.arange(keys, device=q.device) <= reach) & (last >= 0)
     else:
-        first_key = _first_key(mask, real)
+        first_key = _first_key(mask, together, real).expand(heads)
         seen = torch.zeros((heads, keys), dtype=torch.bool, device=q.device)
     sums = q.new_empty((len(_Sums._fields), heads, queries))
     block = BLOCK.get(q.device.type, BLOCK_ELSEWHERE)
@@ -249,19 +317,27 @@ def _in_blocks(
                 seen[here[0]] |= counted.any(dim=-2)
             scores = torch.matmul(q[here], k[here[0], :, :stop])
             meant = None if target is None else target[here]
-            sums[:, *here] = torch.stack(_sums(scores, factor, visible, bias, first_key, meant))
+            sums[:, *here] = torch.stack(
+                _sums(scores, factor, visible, bias, first_key[here[0], None], meant)
+            )
     return _Sums(*sums.double()), seen
 
 
-def _first_key(mask: Tensor, real: Tensor | None) -> Tensor:
-    """Return the place of the first key that any query sees that is not padding."""
+def _first_key(mask: Tensor, together: int, real: Tensor | None) -> Tensor:
+    """Return the place of the first key that any query sees that is not padding, for each head.
+
+    One place is for all heads.
+    """
     one = _of_all_heads(mask)
     if one.stride(-2) == 0:  # the same for all queries
         one = one[:, :1]
     elif real is not None:
-        one = one[:, real[0]]
+        unseen = False if one.dtype == torch.bool else -math.inf
+        one = one.masked_fill(~real[: len(one)].unsqueeze(-1), unseen)
     visible = one.any(dim=-2) if one.dtype == torch.bool else one.amax(dim=-2) > HIDDEN
-    return visible.any(dim=0).to(torch.uint8).argmax()
+    together = min(together, len(one))
+    visible = visible.reshape(-1, together, visible.shape[-1]).any(dim=1)
+    return visible.to(torch.uint8).argmax(dim=-1).repeat_interleave(together)
 
 
 def _of_all_heads(mask: Tensor) -> Tensor:
@@ -356,7 +432,7 @@ def _sums(
         1.0 / weight,
         torch.linalg.vector_norm(weights, dim=-1) / weight,
         logits.mul_(weights).sum(dim=-1) / (weight * LOG2_E),
-        weights.index_select(-1, first_key.reshape(1)).squeeze(-1) / weight,
+        weights.gather(-1, first_key.expand(total.shape).unsqueeze(-1)).squeeze(-1) / weight,
         (chosen.squeeze(-1) == first_key).to(total.dtype),
         meant,
     )

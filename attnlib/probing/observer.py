@@ -21,7 +21,7 @@ from attnlib import _checking, interception
 from attnlib.attention import is_rescaled
 from attnlib.attention.written_out import ONE_KEY, Layout, Recorder, WrittenOut, number_of_heads
 from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
-from attnlib.probing.measure import Call, Queries, measure
+from attnlib.probing.measure import Call, Queries
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
 from attnlib.probing.tokens import Targets, Tokens, TokenTracker
@@ -114,6 +114,7 @@ def probe(
     observer = Observer(model, see, TokenTracker(mask, targets))
     with interception.parts_eagerly(model), observer.at_work():
         yield report
+    report.batch.finish()
     report.not_measured = observer.finish()
     report.notes = [f"{name or observer.model_name}: {x}" for name, x in observer.notes.items()]
     if report.not_finite:
@@ -131,7 +132,7 @@ def into(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
     def see(layer: str, number: int, call: Call, output: Tensor) -> None:
         if rows is not None:
             call, output = some_rows(call, output, rows, rng)
-        report.add(layer, number, measure(call, output))
+        report.batch.put(layer, number, call, output)
 
     return see
 

@@ -10,7 +10,7 @@ import numpy as np
 from attnlib._checking import FloatArray
 from attnlib.extras import brought_by
 from attnlib.probing import summary
-from attnlib.probing.measure import Measured, TargetRows
+from attnlib.probing.measure import Batch, Measured, TargetRows
 from attnlib.probing.random_scores import OUTPUTS, RANDOM, RandomScores
 from attnlib.probing.tally import SUMMED, Tally
 
@@ -88,6 +88,8 @@ class Report:
         self._columns = {**DEFINITIONS, **TARGET_DEFINITIONS} if targets else DEFINITIONS
         self._tallies: dict[tuple[str, int, int, int], Tally] = {}
         self._written: list[dict[str, Any]] = []
+        self.batch = Batch(self.add)
+        """Takes calls that are to be measured and added."""
 
     @property
     def definitions(self) -> dict[str, str]:
@@ -146,6 +148,7 @@ class Report:
 
     def _lines(self) -> list[dict[str, Any]]:
         """Return the lines of the table; the theory takes a second, so they are kept."""
+        self.batch.finish()
         if not self._written:
             heads = self._heads()
             by_theory: dict[RandomScores, list[int]] = {}

@@ -203,6 +203,19 @@ def test_causal_rows_begin_at_the_first_key_or_end_at_the_last(lengths):
     assert_same(report, [(*tensors, None, True, None, past)])
 
 
+def test_small_calls_of_several_layers_keep_their_own_numbers():
+    model, calls = nn.ModuleList(Caller() for _ in range(3)), []
+    parts = torch.arange(11) < torch.tensor([11, 8]).view(2, 1, 1, 1), BOTH[1:3], SEEN
+    with probe(model, theory=False) as report:
+        for layer, mask in zip(model, parts, strict=True):
+            q, k, v = (len(calls) + 1.0 + x for x in qkv())
+            calls.append((q.clone(), k, v, mask))
+            layer(q, k, v, attn_mask=mask)
+            q.zero_()  # after the call
+    assert list(report.table()["layer"]) == [name for name in "012" for _ in range(4)]
+    assert_same(report, calls)
+
+
 def test_shared_heads_and_dimensions_that_broadcast():
     q, k, v = qkv(key_heads=2)
     model = Caller()
