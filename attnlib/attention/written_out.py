@@ -92,6 +92,8 @@ BESIDE = "its logits are also used beside their softmax, where no factor reaches
 ONE_KEY = "a softmax over one key alone has nothing to weigh: give the model more tokens"
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 SAME = re.compile(f"{RESHAPES.pattern}|{EXCHANGES.pattern}|masked_fill_*|to|float|contiguous")
+NESTS = (list, tuple, dict)
+"""Types of arguments that hold others."""
 LONGEST = 64
 """So many functions in a row are followed."""
 
@@ -981,6 +983,6 @@ def _flat(x: Any, kind: type[Any]) -> list[Any]:
     for one in x.values() if isinstance(x, dict) else x:
         if isinstance(one, kind):
             found.append(one)
-        elif isinstance(one, list | tuple | dict):
+        elif isinstance(one, NESTS) and one:
             found += _flat(one, kind)
     return found

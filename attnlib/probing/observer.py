@@ -204,9 +204,9 @@ class Observer(interception.ModuleTracker):
         module, tokens = call.module or self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
         operands, scale, step, layout = call.operands(), call.step.scale(), call.step, call.layout
-        reason = _why_not(call.logits, call.logits) or call.obstacle()
+        reason = _why_not(call.logits, call.logits)
         if reason or operands is None:
-            self.unmeasured[name, reason] = None
+            self.unmeasured[name, reason or call.obstacle()] = None
             return
         q, k = operands
         self.note(name, layout)
