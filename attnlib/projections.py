@@ -25,3 +25,9 @@ NORMS = {
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
 """The number of heads."""
+
+
+def named(module: object, attribute: str) -> str:
+    """Return what a module of one's own names in such an attribute as query_projection, or ""."""
+    name = getattr(module, attribute, "")
+    return name if isinstance(name, str) else ""

@@ -134,10 +134,10 @@ class ScaleFit:
 
         Factors that do not depend on n are multiplied into the weights and biases that make the
         queries, or into the gains of a norm after them. These are projections by names in use, or
-        named in a module's `packed_projection`, alone or packed with keys and values in either
-        order. The queries and the loss are compared with the intended ones. Where this cannot be
-        done, a model of transformers gets `name` as its function of attention, which a saved model
-        does not keep.
+        named in a module's `query_projection` or, packed with keys and values in either order,
+        `packed_projection`. The queries and the loss are compared with the intended ones. Where
+        this cannot be done, a model of transformers gets `name` as its function of attention, which
+        a saved model does not keep.
 
         Returns an `Applied`, whose `undo()` takes the factors back. Raises ValueError where neither
         way is possible.
@@ -153,7 +153,8 @@ class ScaleFit:
                 return done
             why = (
                 f"what makes the queries of {self.layers[0]} or another layer has no name that is "
-                "known, or does not scale them: name it in the module's packed_projection"
+                "known, or does not scale them: name it in the module's query_projection, or "
+                "packed_projection where keys and values are in it"
             )
         if not hasattr(model, "set_attn_implementation"):
             raise ValueError(f"{type(model).__name__} is not of transformers, and {why}")

@@ -14,7 +14,7 @@ from attnlib.attention.registered import eager_attention
 from attnlib.calibration.logit_factors import Place, is_causal, keys_seen, scale_logits
 from attnlib.calibration.passes import Loss
 from attnlib.calibration.weights import PACKED, QUERIES
-from attnlib.projections import NORMS
+from attnlib.projections import NORMS, named
 
 WEIGHTS = ("q_proj_weight", "in_proj_weight")
 """Of nn.MultiheadAttention."""
@@ -106,8 +106,8 @@ def _changes(
     """Return the tensors that make the queries of a layer, with the factors of their rows."""
     for around in interception.around(layer):  # a part of a module may attend for it
         module: Any = model.get_submodule(around)
-        own = getattr(module, "packed_projection", "")
-        names = NORMS if order == "norm" else (own, *QUERIES, *WEIGHTS, *PACKED)
+        own = [named(module, name) for name in ("packed_projection", "query_projection")]
+        names = NORMS if order == "norm" else (*own, *QUERIES, *WEIGHTS, *PACKED)
         parts = (getattr(module, name, None) for name in names)
         made: Any = next((part for part in parts if part is not None), None)
         if made is None:

@@ -22,7 +22,7 @@ from attnlib import _checking, interception
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS
+from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, named
 from attnlib.weight_gradients import TOLERANCE, apart, in_groups
 
 PAIRS = {
@@ -37,6 +37,13 @@ QUERIES = (*PAIRS, "q_b_proj", "q_attn")
 
 PACKED = (*FUSED, "to_qkv", "W_pack", "wqkv", "linear_qkv")
 """Linear layers of queries, keys and values at once."""
+
+KNOWN = (
+    f"name that is known: of queries {', '.join(QUERIES)}; packed with keys and values "
+    f"{', '.join(PACKED)}. A module names its own layers in the attributes query_projection and "
+    "key_projection, or packed_projection, and has n_head"
+)
+"""The end of the message where names are not known."""
 
 SIZES = ("qk_head_dim", "head_dim", "attention_head_size", "head_size", "key_value_proj_dim")
 """What modules call the dimensions of a head."""
@@ -89,10 +96,10 @@ def from_gradients(
 
     Queries are recognised by the names of their projection: separate, packed with keys and values
     in either order, of nn.MultiheadAttention, GPT-2 or MLA; compiled, or sharded as DTensors. A
-    module of your own gives the name of a packed layer in `packed_projection`, and `n_head`. Where
-    keys have weights of their own, their sums must agree with those of the queries. That they agree
-    is necessary, not sufficient: only `check` notices queries that also enter beside the logits, as
-    in a gate made of the same product.
+    module of your own names its layers in attributes: `query_projection` and `key_projection`, or
+    `packed_projection`, and `n_head`. Where keys have weights of their own, their sums must agree
+    with those of the queries. That they agree is necessary, not sufficient: only `check` notices
+    queries that also enter beside the logits, as in a gate made of the same product.
 
     Raises RuntimeError, with the layer's name, where the identity does not hold or cannot be
     computed: relative vectors, a gate packed with queries, norms of queries without a gain, a
@@ -157,9 +164,11 @@ def _layers(model: nn.Module, tolerance: float | None) -> list[Layer]:
     for name, module in reversed(unknown.items()):  # the inmost first
         known = [one for one in layers if _within(one.name, name) or _within(name, one.name)]
         if not known and next(module.parameters(), None) is not None:
-            raise _refused(name, module, "what makes its queries has no name that is known")
+            raise _refused(name, module, f"what makes its queries has no {KNOWN}")
     if not layers:
-        raise RuntimeError(f"{type(model).__name__} has nothing known that makes queries")
+        raise RuntimeError(
+            f"no module of {type(model).__name__} has a layer of queries with a {KNOWN}"
+        )
     return layers
 
 
@@ -190,12 +199,13 @@ class _Reader:
         """Return the module as a layer, None where nothing in it makes queries."""
         module, multi_head = self.module, isinstance(self.module, nn.MultiheadAttention)
         attends = bool(interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__))
-        queries = self.part(QUERIES)
-        keys = self.part([PAIRS.get(queries, "")])
+        stated = self.part([named(module, "query_projection")])
+        queries = stated or self.part(QUERIES)
+        keys = self.part([named(module, "key_projection"), PAIRS.get(queries, "")])
         names = [name for name in PACKED if attends or name != "in_proj"]  # of Mamba too
-        packed = self.part([getattr(module, "packed_projection", ""), *names])
+        packed = self.part([named(module, "packed_projection"), *names])
         packed = "" if queries else packed
-        known = multi_head or packed or (queries and (keys or attends))
+        known = multi_head or packed or stated or (queries and (keys or attends))
         for name, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
             if (known or attends) and RELATIVE.fullmatch(name):
                 raise self.refused(f"its queries meet relative vectors, {name}")

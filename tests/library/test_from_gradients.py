@@ -188,3 +188,37 @@ def test_changed_weights_are_refused_by_name(change, says):
     loss(model, batch).backward()
     with pytest.raises(RuntimeError, match=rf"self_attn \(LlamaAttention\): .*{says}"):
         from_gradients(model)
+
+
+class Own(nn.Module):
+    """Attention whose projections have names of its own."""
+
+    n_head = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asks, self.answers, self.tells = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.asks(x), self.answers(x), self.tells(x)
+        q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in parts)
+        return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def test_layers_of_other_names_are_asked_for_and_may_be_named():
+    model, x = Own(), torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+
+    def squared(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        return (10.0 * model(batch)).square().mean()
+
+    squared(model, x).backward()
+    with pytest.raises(
+        RuntimeError, match=r"of queries q_proj, .*qkv.*query_projection and key_pr"
+    ):
+        from_gradients(model)
+    model.query_projection, model.key_projection = "asks", "answers"
+    found = from_gradients(model, check=(x, squared))
+    assert found.value.shape == (1, 2)
+    model.key_projection = "tells"
+    with pytest.raises(RuntimeError, match="the weights of its queries give"):
+        from_gradients(model)
