@@ -393,6 +393,8 @@ class WrittenOut:
             return ""
         if self.step.ordered and self.start.shape[-1] < self.layout.shape[-1]:
             return "its logits have more columns than keys, as with a sink"
+        if not self.step.ordered:
+            return "its logits have their axes exchanged before the softmax, as those of k @ q.mT"
         return "its queries and keys have an order of axes that is not known"
 
     def queries(self) -> Tensor:
@@ -524,6 +526,10 @@ class Recorder:
                 by_reason.setdefault(why, []).append(shown(module))
         return [f"{', '.join(modules)}: {why}" for why, modules in by_reason.items()]
 
+    def are_weights(self, x: Tensor) -> bool:
+        """Return whether a tensor is weights of a call, or made of them one by one."""
+        return isinstance(self.kept.get(x), Weights)
+
     def _scripted(self, method: Any) -> None:
         """Note a module of torch.jit that attends."""
         inlined = method.graph.copy()
@@ -545,7 +551,7 @@ class Recorder:
         if name not in SOFTMAXES:
             why = why or f"its weights are made by {name}"
         elif dim not in (-1, input.ndim - 1):
-            why = f"its softmax is over axis {dim}, not over the last"
+            why = f"its softmax is over axis {dim}; it must be over the last, with logits q @ k.mT"
         elif self.changes and not torch.is_grad_enabled():
             operands = _flat((step.product or step).args, Tensor)
             asking = any(x.requires_grad and not _is_learned(x) for x in operands)

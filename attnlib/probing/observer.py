@@ -202,6 +202,7 @@ class Observer(interception.ModuleTracker):
         Its logits, which it may have let go, are then computed again.
         """
         module, tokens = call.module or self.running[-1], self.tokens[-1]
+        recorder = self.recorder
         name, number = self.count_call(module)
         operands, scale, step, layout = call.operands(), call.step.scale(), call.step, call.layout
         reason = _why_not(call.logits, call.logits)
@@ -225,6 +226,10 @@ class Observer(interception.ModuleTracker):
             if problem:
                 self.unmeasured[name, problem] = None
                 return
+            if recorder is not None and recorder.are_weights(values):
+                self.also(
+                    name, "its weights average weights: its value and output columns are of them"
+                )
             v = layout.by_head(values)
             logits = layout.by_head(step.run(None, {})) if output is None or scale != scale else q
             z = logits.softmax(-1).to(v.dtype) @ v if output is None else layout.by_head(output)

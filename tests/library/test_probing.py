@@ -362,6 +362,40 @@ def test_a_module_that_attends_twice_says_of_each_what_was_measured():
         model(x[:, :1])
 
 
+class Other(nn.Module):
+    """A model that averages in a way of its own."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way = way
+
+    def forward(self, q, k, v):
+        return self.way(q, k, v)
+
+
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [
+        (lambda q, k, v: (k @ q.mT).softmax(-2).mT @ v, "its softmax is over axis -2"),
+        (lambda q, k, v: (k @ q.mT).mT.softmax(-1) @ v, "axes exchanged before the softmax"),
+        (lambda q, k, v: (q @ k.mT).softmax(-1).inverse() @ v, "weights are changed after"),
+    ],
+)
+def test_products_in_another_order_are_refused_by_their_cause(way, says):
+    with pytest.raises(RuntimeError, match=says), probe(model := Other(way)):
+        model(*qkv())
+
+
+def test_weights_that_average_weights_are_named():
+    def squared(q, k, v):
+        weights = (q @ k.mT).softmax(-1)
+        return weights @ weights @ v
+
+    with probe(model := Other(squared)) as report:
+        model(*qkv())
+    assert "its weights average weights" in report.notes[0]
+
+
 def test_another_scale_of_written_out_attention_is_measured():
     x = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(3))
     tables = []
