@@ -388,9 +388,7 @@ class WrittenOut:
         )
 
     def obstacle(self) -> str:
-        """Return why queries and keys are not known, or ""."""
-        if self.operands() is not None:
-            return ""
+        """Return why queries and keys are not known, where they are not."""
         if self.step.ordered and self.start.shape[-1] < self.layout.shape[-1]:
             return "its logits have more columns than keys, as with a sink"
         if not self.step.ordered:
@@ -525,10 +523,6 @@ class Recorder:
             if why != NO_SOFTMAX or module not in known:
                 by_reason.setdefault(why, []).append(shown(module))
         return [f"{', '.join(modules)}: {why}" for why, modules in by_reason.items()]
-
-    def are_weights(self, x: Tensor) -> bool:
-        """Return whether a tensor is weights of a call, or made of them one by one."""
-        return isinstance(self.kept.get(x), Weights)
 
     def _scripted(self, method: Any) -> None:
         """Note a module of torch.jit that attends."""
@@ -724,8 +718,8 @@ class Recorder:
         if before is not None:
             step.product = before.product or before
             lost = next((one.lost for one in known.values() if one.lost), "")
-            several = any((one.product or one) is not step.product for one in known.values())
-            if several:
+            mixed = any((one.product or one) is not step.product for one in known.values())
+            if mixed:
                 step.learned = all(one.learned for one in known.values())
             if is_product or ENDS.fullmatch(name):
                 if not isinstance(result, Tensor) or result.ndim < 4 or learned:
@@ -735,7 +729,7 @@ class Recorder:
                 step.lost = lost or f"its logits go through {name} before the softmax"
             elif lost:
                 step.lost = lost
-            elif several:
+            elif mixed:
                 step.lost = "its logits are made of two products"
             elif RANDOM.fullmatch(name) or ("dropout" in name and _drops(*args, **kwargs)):
                 step.lost = "its logits are drawn or dropped at random"
@@ -744,25 +738,13 @@ class Recorder:
         step.versions = [(x, _version(x)) for x in _flat((given, named), Tensor)]
         device = tensors[0].device.type
         step.autocast = device, torch.is_autocast_enabled(device)
-        parts = [(result, step)]
-        if isinstance(result, list | tuple):
-            parts = [
-                (
-                    part,
-                    Step(
-                        getitem,
-                        "getitem",
-                        (step, i),
-                        {},
-                        step.product,
-                        step.length,
-                        learned=step.learned,
-                    ),
-                )
-                for i, part in enumerate(result)
-            ]
-        for part, one in parts:
+        several = isinstance(result, list | tuple)
+        for i, part in enumerate(result if several else [result]):
             if isinstance(part, Tensor):
+                one = step
+                if several:
+                    one = Step(getitem, "getitem", (step, i), {}, step.product, step.length)
+                    one.learned = step.learned
                 one.shape = part.shape
                 if before is not None:
                     same = before.shape[:-1] == one.shape[:-1] and not EXCHANGES.fullmatch(name)

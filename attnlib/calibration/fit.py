@@ -342,9 +342,8 @@ class Fitting:
         def compute() -> Slope:
             return self.pass_of(text, x, gradient=False).loss, np.empty(0)
 
-        return self.memory.get_or_compute(compute, "loss", self.law, self.n0, self.shape, text, x)[
-            0
-        ]
+        about = "loss", self.law, self.n0, self.shape, text, x
+        return self.memory.get_or_compute(compute, *about)[0]
 
     def slope(self, text: Any, x: FloatArray) -> Slope:
         """Return the loss of a text and its gradient in the parameters."""
@@ -356,13 +355,8 @@ class Fitting:
         slopes = [by_head(one, self.layers)]
         if self.law == "log":
             slopes += [by_head(one, self.layers, power=1) - math.log(self.n0) * slopes[0]]
-        layers, heads = self.shape
-        gathered = []
-        for found in slopes:
-            summed = np.nan_to_num(found)
-            summed = summed if heads > 1 else summed.sum(axis=1, keepdims=True)
-            gathered.append(summed if layers > 1 else summed.sum(axis=0, keepdims=True))
-        return one.loss, np.concatenate([part.ravel() for part in gathered])
+        shared = tuple(axis for axis, size in enumerate(self.shape, 1) if size == 1)
+        return one.loss, np.nan_to_num(slopes).sum(axis=shared).ravel()
 
     def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
         """Return the parameters of the least loss, stopping by the texts that are held out."""

@@ -113,10 +113,9 @@ def measure(call: Call, output: Tensor | None) -> Measured:
             past = 0
         if call.mask is not None and past is None:
             full = call.mask.expand(*leading[:-1], heads, q.shape[-2], k.shape[-2])
+            masks = [full[index] for index in np.ndindex(*leading[:-1])]
             if full.numel() <= BLOCK["cpu"]:
                 masks = [full.reshape(-1, *full.shape[-2:])]
-            else:
-                masks = [full[index] for index in np.ndindex(*leading[:-1])]
 
         # Without a mask all sequences are alike, and are worked on as if they were heads.
         tensors = [t.expand(*leading, *t.shape[-2:]) for t in (q, k, v, z)]
@@ -149,24 +148,21 @@ class Batch:
 
     def __init__(self, add: Callable[[str, int, Measured], None]) -> None:
         self.add = add
-        self._places: list[tuple[str, int]] = []
-        self._calls: list[tuple[Any, ...]] = []  # tensors of a call, copied
+        self._waiting: list[tuple[str, int, tuple[Any, ...]]] = []  # with copies of tensors
         self._kind: Any = None  # their shapes and the other arguments
 
     @torch.no_grad()
     def put(self, layer: str, number: int, call: Call, output: Tensor) -> None:
         """Take a call of a layer, which may be measured later."""
         q, k, v, mask = call[:4]
+        own = all(t.shape[:-3] == q.shape[:-3] for t in (k, v, output)) and q.ndim > 2
+        own = own and q.shape[-3] >= k.shape[-3] and causal_bias(mask, 1, 1) is None
+        size = max(math.prod(q.shape[:-1]) * k.shape[-2], *(t.numel() for t in (q, k, v, output)))
+        if not own or 2 * size > BLOCK["cpu"] or torch.is_autocast_enabled(q.device.type):
+            self.finish()
+            self.add(layer, number, measure(call, output))
+            return
         with hidden_from_modes():
-            scores = math.prod(q.shape[:-1]) * k.shape[-2]
-            size, block = max(scores, *(t.numel() for t in (q, k, v, output))), BLOCK["cpu"]
-            alike = all(t.shape[:-3] == q.shape[:-3] for t in (k, v, output))
-            alike = alike and q.ndim > 2 and q.shape[-3] >= k.shape[-3]
-            odd = type(mask) not in (type(None), Tensor, torch.nn.Parameter)
-            if odd or not alike or 2 * size > block or torch.is_autocast_enabled(q.device.type):
-                self.finish()
-                self.add(layer, number, measure(call, output))
-                return
             if mask is not None and _is_causal(mask, q, k):
                 call, mask = call._replace(is_causal=True), None
             elif mask is not None:
@@ -174,33 +170,31 @@ class Batch:
             tensors = q, k, v, output, mask, *(call.queries or Queries())
             shapes = [None if t is None else (t.shape, t.dtype, t.device) for t in tensors]
             kind = shapes, dict(zip(Call._fields[4:7], call[4:7], strict=True))
-            if kind != self._kind or size * (len(self._calls) + 1) > block:
+            if kind != self._kind or size * (len(self._waiting) + 1) > BLOCK["cpu"]:
                 self.finish()
             self._kind = kind
-            self._places.append((layer, number))
-            self._calls.append(tuple(None if t is None else t.detach().clone() for t in tensors))
+            copies = tuple(None if t is None else t.detach().clone() for t in tensors)
+            self._waiting.append((layer, number, copies))
 
     def finish(self) -> None:
         """Measure the calls that wait."""
-        calls, places = self._calls, self._places
-        self._calls, self._places = [], []
-        if not calls:
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
             return
+        layers, numbers, calls = zip(*waiting, strict=True)
         with hidden_from_modes(), torch.autocast(calls[0][0].device.type, enabled=False):
-            stacked: list[Any] = [
-                None if parts[0] is None else torch.stack(parts)
-                for parts in zip(*calls, strict=True)
-            ]
+            columns: Any = zip(*calls, strict=True)
+            stacked: list[Any] = [None if one[0] is None else torch.stack(one) for one in columns]
             q, k, v, output, mask, *about = stacked
-            known = Queries(*(None if t is None else t.flatten(0, 1) for t in about))
-            found = measure(Call(q, k, v, mask, **self._kind[1], queries=known), output)
-        count = len(found.value_variance) // len(places)
-        for i, place in enumerate(places):
-            here = slice(count * i, count * (i + 1))
-            rows = Rows(*(field[here] for field in found.rows))
-            of_target = found.targets and TargetRows(*(field[here] for field in found.targets))
-            variance = found.value_variance[here]
-            self.add(*place, found._replace(rows=rows, targets=of_target, value_variance=variance))
+            queries = Queries(*(None if t is None else t.flatten(0, 1) for t in about))
+            found = measure(Call(q, k, v, mask, **self._kind[1], queries=queries), output)
+        variances = np.split(found.value_variance, len(calls))
+        rows = np.split(np.array(found.rows), len(calls), axis=1)
+        targets = np.split(np.array(found.targets or found.rows), len(calls), axis=1)
+        for i, variance in enumerate(variances):
+            of_target = found.targets and TargetRows(*targets[i])
+            part = Measured(Rows(*rows[i]), of_target, variance, *found[3:])
+            self.add(layers[i], numbers[i], part)
 
 
 @torch.no_grad()

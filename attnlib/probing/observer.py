@@ -19,7 +19,14 @@ from torch.nn import functional
 
 from attnlib import _checking, interception
 from attnlib.attention import is_rescaled
-from attnlib.attention.written_out import ONE_KEY, Layout, Recorder, WrittenOut, number_of_heads
+from attnlib.attention.written_out import (
+    ONE_KEY,
+    Layout,
+    Recorder,
+    Weights,
+    WrittenOut,
+    number_of_heads,
+)
 from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.report import Report
@@ -148,15 +155,13 @@ class Observer(interception.ModuleTracker):
         super().__init__(model)
         self.see = see
         self.reader = TokenTracker() if reader is None else reader
-        self.recorder: Recorder | None = Recorder(
-            lambda: self.running, changes=False, made=self.note_made
-        )
+        self.recorder = Recorder(lambda: self.running, changes=False, made=self.note_made)
         self.sdpa_hint = interception.sdpa_hint(model)
         self.tokens: list[Tokens] = []  # of the modules that run
         self.unmeasured: dict[tuple[str, str], None] = {}  # modules and reasons, in order
         self.waiting: Counter[str] = Counter()  # softmaxes that have met no values, by module
         self.notes: dict[str, str] = {}  # of what is measured, by module
-        self.measured = self.compiled = False
+        self.measured = self.compiled = self.in_multi_head = False
 
     def enter_module(
         self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
@@ -189,7 +194,7 @@ class Observer(interception.ModuleTracker):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             return self.multi_head(*args, **kwargs)
-        if self.recorder is not None and func not in ATTENTION:
+        if func not in ATTENTION and not self.in_multi_head:
             return self.recorder.call(func, args, kwargs, self.written)
         result = func(*args, **kwargs)
         if func in ATTENTION:
@@ -202,7 +207,6 @@ class Observer(interception.ModuleTracker):
         Its logits, which it may have let go, are then computed again.
         """
         module, tokens = call.module or self.running[-1], self.tokens[-1]
-        recorder = self.recorder
         name, number = self.count_call(module)
         operands, scale, step, layout = call.operands(), call.step.scale(), call.step, call.layout
         reason = _why_not(call.logits, call.logits)
@@ -226,20 +230,19 @@ class Observer(interception.ModuleTracker):
             if problem:
                 self.unmeasured[name, problem] = None
                 return
-            if recorder is not None and recorder.are_weights(values):
+            if isinstance(self.recorder.kept.get(values), Weights):
                 self.also(
                     name, "its weights average weights: its value and output columns are of them"
                 )
             v = layout.by_head(values)
             logits = layout.by_head(step.run(None, {})) if output is None or scale != scale else q
             z = logits.softmax(-1).to(v.dtype) @ v if output is None else layout.by_head(output)
-            mask: Tensor | None
+            mask = None if scale != scale else step.bias()
             if scale != scale:
                 mask = logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf)
-            else:
-                bias = step.bias()
-                none = bias is None or (bias.numel() == 1 and not bias.any())
-                mask = None if bias is None or none else layout.by_head(bias)
+            elif mask is not None:
+                nothing = mask.numel() == 1 and not mask.any()
+                mask = None if nothing else layout.by_head(mask)
             told = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
             told = told._replace(queries=self.queries(name, tokens, told))
             self.see(name or self.model_name, number, told, z)
@@ -250,7 +253,7 @@ class Observer(interception.ModuleTracker):
     def multi_head(self, *args: Any, **kwargs: Any) -> Any:
         """Call PyTorch's multi-head attention, and observe the attention inside it."""
         before = self.calls.total()
-        recorder, self.recorder = self.recorder, None
+        self.in_multi_head = True
         with self:
             result = MULTI_HEAD_ALONE(*args, **kwargs)
         if self.calls.total() == before:
@@ -258,15 +261,14 @@ class Observer(interception.ModuleTracker):
             kwargs = {**kwargs, "need_weights": False, "training": False}
             with torch.no_grad(), self:
                 MULTI_HEAD_ALONE(*args, **kwargs)
-        self.recorder = recorder
+        self.in_multi_head = False
         return result
 
     def attention(self, result: Tensor, given: Arguments) -> None:
         """Hand on a call of scaled_dot_product_attention."""
         module, tokens = self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
-        if self.recorder is not None:
-            self.recorder.reached.add(module)
+        self.recorder.reached.add(module)
         reason = _why_not(given.query, given.key)
         if reason:
             self.unmeasured[name, reason] = None
@@ -319,12 +321,11 @@ class Observer(interception.ModuleTracker):
             why = "its weights meet no values in a product that is known"
             self.unmeasured[name, why] = None
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured]
-        if self.recorder is not None:
-            lines += self.recorder.lines(self.shown)
-            lines += self.recorder.lines(self.shown, hints=True)
+        lines += self.recorder.lines(self.shown)
+        lines += self.recorder.lines(self.shown, hints=True)
         lines += self._unseen()
         if not self.measured:
-            if self.recorder is not None and self.recorder.one_key:
+            if self.recorder.one_key:
                 lines.append(ONE_KEY)
             lines = lines or [
                 "If it has some, call the model itself inside the context, in the same thread; "
