@@ -191,10 +191,9 @@ class CallableAudit:
         if cause is not None:
             self.report.add(*cause)
             return True
-        p = causes.top_p(found) if found is not None and few is not None else None
-        return self.few_keys(few, p) or self.bias()
+        return self.few_keys(few) or self.bias()
 
-    def few_keys(self, few: tuple[int, int] | None, p: float | None) -> bool:
+    def few_keys(self, few: tuple[int, int] | None) -> bool:
         """Report how many keys their contents choose; return whether that is not intended."""
         meant = self.expected.top_k
         if few is None:
@@ -203,7 +202,6 @@ class CallableAudit:
             return False
         low, high = few
         found = f"{low} keys" if low == high else f"{low} to {high} keys"
-        found += f" of top-p, p about {p:.2g}," if p and low != high else ""
         self.report.facts["keys by content"] = found
         if low == high == meant:
             return False

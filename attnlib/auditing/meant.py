@@ -19,8 +19,6 @@ NORM_OF_BOTH = re.compile(r"qk_?\w*norm|norm_qk|use_\w*qk", re.IGNORECASE)
 NORM = re.compile(r"(q|k|qk|query|key)_?(layer)?_?norm", re.IGNORECASE)
 """What layers that such a setting concerns call their norms: others of the model may have none."""
 NO_NORM = "its length is that of the projection, times one number"
-IN_WEIGHTS = "a scale in the weights of projections"
-UNSEEN = "unknown: nothing says how large they should be"
 
 
 @cache

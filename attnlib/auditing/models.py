@@ -19,25 +19,10 @@ from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit, Expected, reason
-from attnlib.auditing.meant import (
-    IN_WEIGHTS,
-    NO_NORM,
-    UNSEEN,
-    cap_meant,
-    meant_by,
-    norm_is_meant,
-    temperature_meant,
-)
+from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant, temperature_meant
 from attnlib.auditing.modules import audit_module, compare_layers, kind_of
-from attnlib.auditing.projected import (
-    SAME,
-    Before,
-    Outputs,
-    before_attention,
-    by_token,
-    outputs_of,
-)
-from attnlib.auditing.report import Report
+from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, by_token, outputs_of
+from attnlib.auditing.report import OF_MODELS, Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.policies import Policy
 
@@ -170,7 +155,7 @@ def audit_model(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
 ) -> Report:
     """Audit each distinct call; compare implementations, unless a policy is expected."""
-    report = Report(facts={IN_WEIGHTS: UNSEEN})
+    report = Report(facts=dict(OF_MODELS))
     observed = observed_calls(model, run)
     if not observed:
         return audit_module(model, run, expected)
@@ -189,8 +174,7 @@ def audit_model(
         if call.temperature is not None:
             _compare_temperature(report, name, *call.temperature)
         elif call.before.times is None:
-            at = report.facts.get(BEFORE, "unknown in") + f" {name}"
-            report.facts[BEFORE] = at
+            report.facts[BEFORE] = report.facts.get(BEFORE, "unknown in") + f" {name}"
         for kernel, part in audited[key].items():
             _compare(report, name, kernel, part, call, wanted, said)
         report.parts[name] = part = next(iter(audited[key].values()))

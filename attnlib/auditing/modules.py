@@ -14,16 +14,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from attnlib.auditing.callables import reason
-from attnlib.auditing.meant import (
-    IN_WEIGHTS,
-    NO_NORM,
-    UNSEEN,
-    cap_meant,
-    meant_by,
-    norm_is_meant,
-)
+from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.projected import Before, Outputs, before_attention, outputs_of
-from attnlib.auditing.report import Report, Scale
+from attnlib.auditing.report import OF_MODELS, Report, Scale
 from attnlib.interception import (
     ATTENTION,
     FAST_PATH_OFF,
@@ -254,7 +247,7 @@ def audit_module(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None
 ) -> Report:
     """Compare the scale of each call with the intended one, and layers of a kind together."""
-    report = Report(facts={IN_WEIGHTS: UNSEEN})
+    report = Report(facts=dict(OF_MODELS))
     with outputs_of(model) as outputs:
         watch = _Watch(model, outputs)
         with torch.no_grad(), FAST_PATH_OFF, watch.at_work():

@@ -34,13 +34,15 @@ CODES = {
     "head size": "the scale at some size of heads is that of a larger one, to which it is padded",
     "backward": "gradients are not those of what the forward pass does",
     "dropout": "weights are dropped at random",
-    "precision": "logits are rounded more than their type rounds, or overflow",
+    "precision": "logits, keys, values or weights are rounded more than their type, or overflow",
     "kernels": "two implementations of the same attention differ",
 }
 """The codes of findings."""
 
 NO_QUESTIONS = ("not asked", "not answered")
 """Facts that say what was not asked, or not answered, in files."""
+OF_MODELS = {"a scale in the weights of projections": "unknown: no one says how large they are"}
+"""What cannot be known of any model."""
 UNASKED = ("unknown", "not taken", "refused")
 """How facts begin that say that a question had no answer."""
 DIGITS = 4

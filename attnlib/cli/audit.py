@@ -85,7 +85,7 @@ def audit(
     --write asks it in files, for its scale, cap, sink, window and heads, and --read judges its
     answers beside them. Of tensors that were recorded: --tensors.
 
-    The exit status is 1 where there is a finding, 2 where there is an error, 3 where there is no
+    The exit status is 1 where there is a finding, 2 where it cannot be asked, 3 where there is no
     finding and the intended scale is not known, and 4 where --read has added questions.
     """
     models.require_packages()
