@@ -130,6 +130,7 @@ class CallableAudit:
             return self.report
         self.length_one()
         self.precision()
+        self.range()
         self.scale()
         if self.short == SHORT:
             if not self.one_sided:
@@ -435,8 +436,9 @@ class CallableAudit:
         answers = {f"component {along}": ask(along=along) for along in (0, d // 2, d - 1)}
         if not self.expected.rotates:
             answers |= {f"key {place}": ask(places=[place]) for place in (0, n // 4, n // 2)}
-            by = 2.0 if self.subject.stored is None else 0.5  # it may hold no larger numbers
-            answers[f"a key {by:g} times as long"] = ask(places=[n // 2], lengthen=by)
+            # A cache may hold no larger numbers.
+            name, by = ("twice", 2.0) if self.subject.stored is None else ("half", 0.5)
+            answers[f"a key {name} as long"] = ask(places=[n // 2], lengthen=by)
         own = answers.pop("component 0")
         for name, other in answers.items():
             if not np.isfinite(other.value).all():
@@ -810,7 +812,6 @@ class CallableAudit:
         if coarse and not apart:
             needed = min(needed, -math.log2(self.report.rounding))
         self.values_digits()
-        self.range()
         if not answer.finite:
             found = "NaN or infinity"
             self.report.add("precision", "finite weights", found, "logits up to 1000")
