@@ -134,7 +134,7 @@ def audit(
 
     What is not noticed: what shows only at other lengths or shapes; scales that differ from the
     intended one by less than 0.5 %, or by less than rounding; and in models what is added to the
-    scores, and masks.
+    scores, masks, and a scale in the weights of projections.
 
     Raises ValueError or TypeError for arguments that cannot be, and ValueError in one line where
     the attention raises, returns another shape, or not the same twice; RuntimeError for a model

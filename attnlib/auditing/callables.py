@@ -38,7 +38,7 @@ KEPT = {**BITS, torch.float32: 10, torch.float8_e4m3fn: 4, torch.float8_e5m2: 3,
 """How many of keys: kernels may multiply ten, and a sixteenth of int8's range may be their size."""
 OF_QUERIES = 10.5
 """How many digits of a large logit are sure where queries are kept in float8."""
-DIGITS = {9.5: "float16", 5.5: "bfloat16", 3.5: "float8_e4m3fn", 2.5: "float8_e5m2"}
+DIGITS = {9.5: "float16", 5.5: "bfloat16", 4.0: "float8_e4m3fn", 2.5: "float8_e5m2 or int4"}
 """Types that more digits than these may be of."""
 
 
@@ -91,7 +91,10 @@ class CallableAudit:
         if expected.top_k is not None:  # fewer keys are all seen
             self.short = min(self.short, expected.top_k)
             self.length = min(length, expected.top_k)
+        self.whole = subject.eps < 1e-5 and subject.stored is None
+        """Whether no type of fewer digits than float32 is declared."""
         self.cap_found = math.inf
+        self.sink_found: FloatArray | None = None
         self.one_sided = False
         """Whether only one of q and k is normalised."""
 
@@ -127,6 +130,7 @@ class CallableAudit:
             return self.report
         self.length_one()
         self.precision()
+        self.range()
         self.scale()
         if self.short == SHORT:
             if not self.one_sided:
@@ -140,6 +144,7 @@ class CallableAudit:
         self.total()
         self.window()
         seen = int(visible[self.short - 1].sum())
+        self.long_sink()
         if self.subject.size.heads > 1:
             self.groups(seen)
         if self.subject.mask:
@@ -187,10 +192,9 @@ class CallableAudit:
         if cause is not None:
             self.report.add(*cause)
             return True
-        p = causes.top_p(found) if found is not None and few is not None else None
-        return self.few_keys(few, p) or self.bias()
+        return self.few_keys(few) or self.bias()
 
-    def few_keys(self, few: tuple[int, int] | None, p: float | None) -> bool:
+    def few_keys(self, few: tuple[int, int] | None) -> bool:
         """Report how many keys their contents choose; return whether that is not intended."""
         meant = self.expected.top_k
         if few is None:
@@ -199,7 +203,6 @@ class CallableAudit:
             return False
         low, high = few
         found = f"{low} keys" if low == high else f"{low} to {high} keys"
-        found += f" of top-p, p about {p:.2g}," if p and low != high else ""
         self.report.facts["keys by content"] = found
         if low == high == meant:
             return False
@@ -287,15 +290,15 @@ class CallableAudit:
         needed = KEPT.get(stored or subject.dtype, 3)
         self.report.facts["rounding"] = f"{bits:.0f} binary digits of keys and weights"
         self.report.rounding = error = 2.0 ** (1.0 - bits)
-        if bits < needed - 0.5 and error > 8.0 * subject.eps:
+        if bits < needed - 0.25 and error > 8.0 * subject.eps:
             name = next((name for kind, name in DIGITS.items() if bits > kind), "int8")
-            told = f"about {bits:.0f}, as of {name}"
-            told += ": kv_dtype declares it" if stored is None else ""
+            told = f"about {bits:.0f}, as of {name}: kv_dtype declares it"
+            told = told if stored is None else f"about {bits:.1f}"
             what = f"keys of {needed} binary digits" if stored else "keys of all their digits"
             if self.expected.scale is not None:
                 self.report.add("precision", what, told, "keys of one length")
             if stored is None and bits < 6.0:
-                subject.keep_in(torch.float8_e4m3fn if bits > 3.5 else torch.float8_e5m2)
+                subject.keep_in(torch.float8_e4m3fn if bits > 4.0 else torch.float8_e5m2)
             elif stored is not None:
                 subject.stored_error = error
         if subject.stored is None:
@@ -433,8 +436,9 @@ class CallableAudit:
         answers = {f"component {along}": ask(along=along) for along in (0, d // 2, d - 1)}
         if not self.expected.rotates:
             answers |= {f"key {place}": ask(places=[place]) for place in (0, n // 4, n // 2)}
-            if self.subject.normalises:
-                answers["a key twice as long"] = ask(places=[n // 2], lengthen=2.0)
+            # A cache may hold no larger numbers.
+            name, by = ("twice", 2.0) if self.subject.stored is None else ("half", 0.5)
+            answers[f"a key {name} as long"] = ask(places=[n // 2], lengthen=by)
         own = answers.pop("component 0")
         for name, other in answers.items():
             if not np.isfinite(other.value).all():
@@ -543,6 +547,7 @@ class CallableAudit:
         if sink is not None:
             low, high = float((sink - error).min()), float((sink + error).max())
             found = f"a logit of {shown(Interval(float(np.median(sink)), low, high))}"
+            self.sink_found = sink
             if np.ptp(sink) > 2.0 * error.max() + AGREES:
                 found = f"logits of {', '.join(f'{one:.4g}' for one in sink.round(5))}"
         self.report.facts["sink"] = found
@@ -559,15 +564,30 @@ class CallableAudit:
                 self.report.add("sink", f"a logit of {told}", found, "equal rows")
         known = any(one.code == "softmax" for one in self.report.findings)
         if sink is None and self.nearer is None and self.cap_found == math.inf and not known:
-            times = questions.rising(subject, self.length, self.unit)
-            untold = math.isfinite(times) or not self.report.findings
-            if untold and not agree(1.0, times / factor.high, times / factor.low):
-                total = f"{times / factor.value:.4g}".replace("nan", "NaN")
-                why = "keys in rising order: sums are not rescaled by the largest so far"
-                self.report.add("softmax", "weights that add up to 1", total, why)
+            for why, times in questions.sums(subject, self.length, self.unit).items():
+                untold = math.isfinite(times) or not self.report.findings
+                if untold and not agree(1.0, times / factor.high, times / factor.low):
+                    found = f"{times / factor.value:.4g}".replace("nan", "NaN")
+                    self.report.add("softmax", "weights that add up to 1", found, why)
         if not agree(self.expected.factor, factor.low, factor.high):
             meant_factor = f"a factor of {self.expected.factor:g}"
             self.report.add("values", meant_factor, shown(factor), "v = 1")
+
+    def long_sink(self) -> None:
+        """Report a sink that counts more often among many keys, as once in each part of them."""
+        if self.sink_found is None or self.nearer is not None or self.expected.rotates:
+            return
+        n, seen = self.length, float(min(self.seen.first + self.seen.last, self.length))
+        unit = float(np.median(questions.slope(self.subject, n, [n - 1]).value))
+        heads = np.full(self.subject.size.heads, seen)
+        _, sink, error = questions.total(self.subject, n, unit, self.cap_found, heads)
+        times = 0.0 if sink is None else np.exp(np.median(sink - self.sink_found))
+        seldom = math.exp(float(self.sink_found.min())) / seen < 64.0 * self.subject.eps
+        if sink is None and seldom:  # it would not show
+            return
+        if np.max(error) < 0.2 and not 0.7 < times < 1.5:
+            why = f"{n} keys beside {self.short}"
+            self.report.add("sink", "a sink counted once", f"{times:.2g} times", why)
 
     def window(self) -> None:
         """Measure which keys the last query sees, and whether windows begin with chunks."""
@@ -577,6 +597,7 @@ class CallableAudit:
             n = min(n, max(self.short, int(60.0 / max(steepest, 1e-9))))
         ask = partial(questions.run, subject, n, even=self.nearer is None)
         last, before = (ask(n - back, n) for back in (1, 2))
+        self.seen = last
         found = _keys(last, n)
         if last.last not in (n, before.last):
             chunk = ask(n - last.last - 1, n).last
@@ -766,6 +787,7 @@ class CallableAudit:
         alone.subject, alone.report = self.subject.of_last_query(), Report()
         alone.cap()
         alone.total()
+        alone.long_sink()
         if self.subject.size.heads > 1:
             alone.groups(seen)
         for finding in alone.report.findings:
@@ -789,13 +811,7 @@ class CallableAudit:
             needed = 6.0 if self.subject.stored == torch.int8 else min(needed, OF_QUERIES)
         if coarse and not apart:
             needed = min(needed, -math.log2(self.report.rounding))
-        if self.subject.dtype == torch.float16:
-            q, k = (
-                torch.full_like(t, (1e5 / self.d) ** 0.5) for t in equal_keys(self.subject, 2, 2)
-            )
-            finite = np.isfinite(self.subject.weights(q, k, torch.arange(2))).all()
-            over = "finite" if finite else "overflows: it is kept in float16 before it is scaled"
-            self.report.facts["q·k of 1e5"] = over
+        self.values_digits()
         if not answer.finite:
             found = "NaN or infinity"
             self.report.add("precision", "finite weights", found, "logits up to 1000")
@@ -803,6 +819,36 @@ class CallableAudit:
             digits = f"{needed} binary digits"
             self.report.add("precision", digits, f"{answer.bits:.1f}", "two keys with large logits")
             self.subject.eps = max(eps, 4.0 * 2.0**-answer.bits)
+
+    def values_digits(self) -> None:
+        """Compare the digits of values with those of the declared type, as of keys before."""
+        kept = KEPT.get(self.subject.stored or self.subject.dtype, 3)
+        needed = min(kept, -math.log2(self.subject.eps))
+        bits = questions.digits_of_values(self.subject, self.unit, self.short)
+        known = any(one.code == "precision" for one in self.report.findings)
+        if bits is None or bits >= needed - 0.5 or known or self.expected.scale is None:
+            return
+        told = f"values of {needed:.0f} binary digits"
+        self.report.add("precision", told, f"about {bits:.1f}", "a key with most of the weight")
+
+    def range(self) -> None:
+        """Report what the numbers of float16 cannot hold: large products, and small weights."""
+        subject, strict = self.subject, self.expected.scale is not None
+        if subject.stored is not None or subject.normalises:
+            return
+        if abs(self.unit) < 0.5:  # else logits may be too large themselves
+            q, k = (torch.full_like(t, (1e5 / self.d) ** 0.5) for t in equal_keys(subject, 2, 2))
+            finite = np.isfinite(subject.weights(q, k, torch.arange(2))).all()
+            why = "q·k is kept in float16 before it is scaled"
+            self.report.facts["q·k of 1e5"] = "finite" if finite else f"overflows: {why}"
+            if strict and not finite:
+                found = "NaN or infinity"
+                self.report.add("precision", "finite weights", found, f"q·k of 1e5: {why}")
+        if self.whole and self.expected.top_k is None:
+            least = questions.small_weight(subject, self.unit, self.short)
+            if strict and least == 0.0:
+                told = "0: weights are kept in float16"
+                self.report.add("precision", "a weight of about 1e-10", told, "a small logit")
 
     def backward(self) -> None:
         """Compare gradients with differences of what the forward pass gives."""

@@ -252,30 +252,6 @@ def few_keys(found: Dense, equal: FloatArray) -> tuple[int, int] | None:
     return int(count.min()), int(count.max())
 
 
-def top_p(found: Dense) -> float | None:
-    """Return p where rows keep the largest weights that add up to p; None where they do not.
-
-    The weights of the others follow from a line through the logits of those that are kept.
-    """
-    products = found.q @ found.k.repeat_interleave(len(found.q) // len(found.k), 0).mT
-    least, most, n = [], [], found.weights.shape[-1]
-    causal = not np.triu(found.weights, 1).any()
-    for row, (x, kept) in enumerate(
-        zip(products.flatten(0, 1).numpy(), found.weights.reshape(-1, n), strict=True)
-    ):
-        seen = slice(row % n + 1 if causal else n)
-        chosen = kept > 0.0
-        if chosen.sum() < 2:
-            continue
-        line = np.polyfit(x[chosen], np.log(kept[chosen]), 1)
-        whole = np.exp(np.polyval(line, x[seen])).sum()
-        least.append((kept.sum() - kept[chosen].min()) / whole)
-        most.append(kept.sum() / whole)
-    if len(most) < 4 or not max(least) < min(most) < 0.9999:
-        return None
-    return float((max(least) + min(most)) / 2.0)
-
-
 def by_distance(equal: FloatArray, eps: float) -> tuple[FloatArray, bool] | None:
     """Return the slope of logits per place nearer, by head, and whether it is even.
 

@@ -62,7 +62,8 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
     """
     config, kind = getattr(module, "config", None), type(module)
     counts = turned or getattr(config, "kv_lora_rank", None)
-    rotated = by_rotation(config, _layer_type(module)) ** 2 if counts else 1.0
+    kind_of_layer = str(_by_layer(module, "layer_types") or "")
+    rotated = by_rotation(config, kind_of_layer) ** 2 if counts else 1.0
     for name, power in IN_CONFIGURATIONS.items():
         number = getattr(config, name, None)
         if number is not None:
@@ -78,11 +79,23 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
     return None, "neither the configuration nor the census of families says it"
 
 
-def _layer_type(module: Any) -> str:
-    """Return which of the kinds of layers in its configuration a module is in, or ""."""
-    types = getattr(getattr(module, "config", None), "layer_types", None) or []
+def temperature_meant(module: Any, queries: int, keys: int) -> list[float] | None:
+    """Return by what Llama 4 multiplies queries, the last of so many keys; None where it does not.
+
+    Its layers without rotation do.
+    """
+    config: Any = getattr(module, "config", None)
+    if not getattr(config, "attn_temperature_tuning", False) or _by_layer(module, "no_rope_layers"):
+        return None
+    places = range(keys - queries + 1, keys + 1)
+    return [1.0 + config.attn_scale * math.log1p(n // config.floor_scale) for n in places]
+
+
+def _by_layer(module: Any, name: str) -> Any:
+    """Return the entry of a module's layer in a list of its configuration, or None."""
+    entries = getattr(getattr(module, "config", None), name, None) or []
     number = getattr(module, "layer_idx", None)
-    return str(types[number]) if isinstance(number, int) and number < len(types) else ""
+    return entries[number] if isinstance(number, int) and number < len(entries) else None
 
 
 def cap_meant(module: Any) -> float | None:

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit, Expected, reason
-from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
+from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant, temperature_meant
 from attnlib.auditing.modules import audit_module, compare_layers, kind_of
-from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, outputs_of
-from attnlib.auditing.report import Report
+from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, by_token, outputs_of
+from attnlib.auditing.report import OF_MODELS, Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.policies import Policy
 
@@ -33,6 +33,7 @@ IMPLEMENTATIONS = ("sdpa", "eager")
 FEW_HEADS = 2
 """Of keys are asked where that can be: the others go the same way."""
 OPTIONS = ("softcap", "s_aux")
+BEFORE = "what multiplies q or k before attention"
 
 
 class ObservedCall(NamedTuple):
@@ -43,6 +44,8 @@ class ObservedCall(NamedTuple):
     scaling: float | None
     options: dict[str, Any]
     before: Before
+    temperature: tuple[Tensor, Tensor | None] | None
+    """By what each query should be multiplied, and is if that is another number; or None."""
     masked: bool
     dtype: torch.dtype
     device: str
@@ -64,13 +67,17 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
     ) -> Any:
         size = Size(query.shape[1], key.shape[1], query.shape[3])
         options = {name: rest[name] for name in OPTIONS if rest.get(name) is not None}
-        before = before_attention(module, query, key, outputs)
+        meant = temperature_meant(module, query.shape[2], key.shape[2])
+        wanted = torch.ones(1) if meant is None else torch.tensor(meant)
+        before = before_attention(module, query / wanted.to(query)[:, None], key, outputs)
+        found = wanted if before.times else by_token(module, query, outputs)
         observed[names[module]] = ObservedCall(
             module,
             size,
             rest.get("scaling"),
             options,
             before,
+            None if meant is None else (wanted, found),
             attention_mask is not None,
             query.dtype,
             str(query.device),
@@ -148,7 +155,7 @@ def audit_model(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
 ) -> Report:
     """Audit each distinct call; compare implementations, unless a policy is expected."""
-    report = Report()
+    report = Report(facts=dict(OF_MODELS))
     observed = observed_calls(model, run)
     if not observed:
         return audit_module(model, run, expected)
@@ -164,8 +171,10 @@ def audit_model(
             audited[key] = _by_kernel(call, length)
         if call.before.kept and norm_is_meant(call.module):
             report.add("norm", f"{call.before.kept} normalised", "no norm", NO_NORM, where=name)
-        if call.before.times is None:
-            report.facts[name] = "what multiplies q or k before attention is unknown"
+        if call.temperature is not None:
+            _compare_temperature(report, name, *call.temperature)
+        elif call.before.times is None:
+            report.facts[BEFORE] = report.facts.get(BEFORE, "unknown in") + f" {name}"
         for kernel, part in audited[key].items():
             _compare(report, name, kernel, part, call, wanted, said)
         report.parts[name] = part = next(iter(audited[key].values()))
@@ -214,6 +223,20 @@ def _compare(
         for finding in part.findings
         if call.masked or finding.code not in ("mask", "hidden")  # where it hands none
     ]
+
+
+def _compare_temperature(report: Report, name: str, wanted: Tensor, found: Tensor | None) -> None:
+    """Compare by what the queries of a layer are multiplied with the intended temperature."""
+    if found is None or bool((wanted == 1.0).all()):
+        why = "it begins at more tokens" if found is not None else "q is not its projection"
+        report.facts["temperature of q"] = f"unknown in {name}: {why}"
+        return
+    report.facts.setdefault("temperature of q", f"{found.min():.4g} to {found.max():.4g}")
+    worst = int((found.cpu() / wanted).log().abs().argmax())
+    right, wrong = float(wanted[worst]), float(found[worst])
+    if not math.isclose(right, wrong, rel_tol=SAME):
+        told = f"q times {right:.4g} at token {worst + 1}"
+        report.add("law", told, f"{wrong:.4g}", "attn_temperature_tuning", where=name)
 
 
 def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:

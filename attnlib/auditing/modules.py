@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from attnlib.auditing.callables import reason
 from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.projected import Before, Outputs, before_attention, outputs_of
-from attnlib.auditing.report import Report, Scale
+from attnlib.auditing.report import OF_MODELS, Report, Scale
 from attnlib.interception import (
     ATTENTION,
     FAST_PATH_OFF,
@@ -247,7 +247,7 @@ def audit_module(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None
 ) -> Report:
     """Compare the scale of each call with the intended one, and layers of a kind together."""
-    report = Report()
+    report = Report(facts=dict(OF_MODELS))
     with outputs_of(model) as outputs:
         watch = _Watch(model, outputs)
         with torch.no_grad(), FAST_PATH_OFF, watch.at_work():

@@ -62,18 +62,33 @@ def _matching(
 ) -> tuple[float, Tensor] | None:
     """Return the common ratio of lengths to the output of a part, and that output; else None."""
     same = SAME if norms else 64.0 * torch.finfo(tensor.dtype).eps
+    for ratios, projected in _ratios(module, tensor, outputs, norms):
+        known = ratios[~ratios.isnan()]
+        middle = float(known.median())
+        if len(known) and bool(((known / middle - 1.0).abs() < same).all()):
+            return middle, projected
+    return None
+
+
+def by_token(module: nn.Module, query: Tensor, outputs: Outputs) -> Tensor | None:
+    """Return the ratio of q's length to that of its projection, by token, if heads have one."""
+    for ratios, _ in _ratios(module, query, outputs, norms=False):
+        each = ratios.flatten(0, -2)
+        if len(each) > 1 and bool(((each / each[0] - 1.0).abs() < SAME).all()):
+            return each[0]
+    return None
+
+
+def _ratios(
+    module: nn.Module, tensor: Tensor, outputs: Outputs, norms: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the ratios of lengths to each output that may be the same, and that output."""
     lengths = tensor.detach().double().norm(dim=-1)
     for part in module.modules():
-        if not norms and "norm" in type(part).__name__.lower():
-            continue
-        for output in reversed(outputs.get(part, [])):
-            for projected in _by_head(output, tensor.shape):
-                there = projected.double().norm(dim=-1)
-                ratios = (lengths / there)[(there > 0.0) | (lengths > 0.0)]
-                middle = float(ratios.median())
-                if len(ratios) and bool(((ratios / middle - 1.0).abs() < same).all()):
-                    return middle, projected
-    return None
+        if norms or "norm" not in type(part).__name__.lower():
+            for output in reversed(outputs.get(part, [])):
+                for projected in _by_head(output, tensor.shape):
+                    yield lengths / projected.double().norm(dim=-1), projected
 
 
 def _by_head(output: Tensor, shape: torch.Size) -> Iterator[Tensor]:

@@ -186,6 +186,33 @@ def digits(subject: Subject, length: int) -> float | None:
     return float(-np.log2(max(share.max(), 2.0**-53)))
 
 
+def digits_of_values(subject: Subject, unit: float, length: int) -> float | None:
+    """Measure how many binary digits of values count; None where weights are not finite.
+
+    Most of the weight has one key, and values differ from key to key. The weights of the keys,
+    by values of 0 and 1, say what the output should be, up to a factor.
+    """
+    x = 8.0 / (unit * math.sqrt(subject.size.dimension))
+    given = contents(subject, length, length, torch.tensor([length - 1]), x)
+    weights = subject.weights(given.q, given.k, torch.arange(length))[:, -1]
+    numbers = spread(subject.value_size).to(subject.dtype).double()
+    v = torch.stack([numbers.roll(place) for place in range(length)])
+    output = subject.output(given.q, given.k, v.expand(subject.size.key_heads, -1, -1))[:, -1]
+    times = output / (weights @ v.numpy())
+    if not np.isfinite(times).all():
+        return None
+    share = np.abs(times / times.mean(axis=-1, keepdims=True) - 1.0).max()
+    return float(-np.log2(max(share, 2.0**-53)))
+
+
+def small_weight(subject: Subject, unit: float, length: int) -> float:
+    """Measure the weight of a key whose logit is lower by 20 than those of the others."""
+    x = -20.0 / (unit * math.sqrt(subject.size.dimension))
+    given = contents(subject, length, length, torch.tensor([length - 1]), x)
+    groups = (torch.arange(length) == length - 1).long()
+    return float(subject.weights(given.q, given.k, groups)[:, -1, 1].min())
+
+
 def powers(subject: Subject, length: int) -> tuple[float, float]:
     """Measure the growth of logits where q, and where k, is twice as long: 2, or 1."""
     whole, q, k = (
@@ -290,20 +317,24 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     return Total(factor, sink, error / grows + factor_error + 2.0 * off * abs(least))
 
 
-def rising(subject: Subject, length: int, unit: float) -> float:
-    """Measure the sum of the weights of the last row where each key has a larger logit."""
+def sums(subject: Subject, length: int, unit: float) -> dict[str, float]:
+    """Measure what the weights of the last row add up to where logits differ, by a cause of it."""
     given = contents(subject, length, length, torch.tensor([0]), 0.0)
-    q, k = torch.zeros_like(given.q), given.k.clone()
-    k[..., 0] = torch.linspace(-1.0, 1.0, length, dtype=torch.float64)
-    q[..., 0] = 1.0 if subject.normalises else float(near(8.0 / unit))
-    v = (
-        spread(subject.size.dimension)
-        .to(subject.dtype)
-        .double()
-        .expand(subject.size.key_heads, length, -1)
-    )
-    output = subject.output(q, k, v)[:, -1].sum(axis=-1) / float(v[0, 0].sum())
-    return float(output[np.argmax(np.abs(output - np.median(output)))])
+    rising = torch.linspace(-1.0, 1.0, length, dtype=torch.float64)
+    some = torch.where(torch.arange(length) % 64 == 0, 1.0, -1.0).double()
+    v = spread(subject.size.dimension).to(subject.dtype).double()
+    v = v.expand(subject.size.key_heads, length, -1)
+    found = {}
+    for why, order, logit in (
+        ("keys in rising order: sums are not rescaled by the largest so far", rising, 8.0),
+        ("a few larger keys: the sum has too few digits", some, 0.75),
+    ):
+        q, k = torch.zeros_like(given.q), given.k.clone()
+        k[..., 0] = order
+        q[..., 0] = 1.0 if subject.normalises else float(near(logit / unit))
+        output = subject.output(q, k, v)[:, -1].sum(axis=-1) / float(v[0, 0].sum())
+        found[why] = float(output[np.argmax(np.abs(output - np.median(output)))])
+    return found
 
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)

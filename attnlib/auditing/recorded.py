@@ -97,13 +97,14 @@ def write(
     key_heads: int | None = None,
     length: int = 256,
     dtype: torch.dtype = torch.float32,
+    kv_dtype: torch.dtype | None = None,
     causal: bool = True,
     **meant: Any,
 ) -> int:
     """Write the questions of an audit into a new folder, with a README.
 
     - `folder`: the path of the folder, which must be empty or not exist.
-    - `d`, `heads`, `key_heads`, `dtype`: as for `audit`.
+    - `d`, `heads`, `key_heads`, `dtype`, `kv_dtype`: as for `audit`.
     - `length`: the largest number of keys, 64 or more, by default 256.
     - `causal`: whether queries see keys up to their own only, by default True.
     - `meant`: arguments of `audit` that state the intention, by default 1/√d. Numbers and names
@@ -120,11 +121,14 @@ def write(
     asked = Answers(path, length, _as_meant(True, meant))
     for itself in (True, False):
         asked.stand_in = _as_meant(itself, meant)
-        audit(asked, **size, length=length, dtype=dtype, **_seen_keys(itself, meant), **meant)
+        seen = _seen_keys(itself, meant)
+        audit(asked, **size, length=length, dtype=dtype, kv_dtype=kv_dtype, **seen, **meant)
     others, asked.new = asked.new, {}
     asked(*_probe(size, dtype))
     asked.new |= others
-    settings = {**size, "length": length, "dtype": str(dtype).removeprefix("torch.")}
+    settings = {**size, "length": length}
+    for name, kind in (("dtype", dtype), ("kv_dtype", kv_dtype)):
+        settings[name] = None if kind is None else str(kind).removeprefix("torch.")
     plain = {name: x for name, x in meant.items() if isinstance(x, int | float | str)}
     settings |= {"causal": causal, "meant": plain}
     _files.replace(path / SETTINGS, json.dumps(settings).encode())
@@ -151,7 +155,8 @@ def read(folder: str | Path, **meant: Any) -> Report:
         settings = json.loads((path / SETTINGS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder} has no {SETTINGS}: it must be from --write") from error
-    dtype = getattr(torch, settings.pop("dtype"))
+    for name in {"dtype", "kv_dtype"} & settings.keys():
+        settings[name] = settings[name] and getattr(torch, settings[name])
     meant = settings.pop("meant", {}) | {name: x for name, x in meant.items() if x is not None}
     causal = settings.pop("causal", None)
     causal = meant.pop("causal", causal)
@@ -164,7 +169,7 @@ def read(folder: str | Path, **meant: Any) -> Report:
         question = load((path / name).read_bytes())
         _output(path / _answer(name), question["q"], question["v"])
     asked.stand_in = _like_it(path, meant) or asked.stand_in
-    report = audit(asked, **settings, dtype=dtype, **meant)
+    report = audit(asked, **settings, **meant)
     if asked.new:
         names = asked.save()
         more = f"{names[0]} to {names[-1]}"

@@ -34,13 +34,15 @@ CODES = {
     "head size": "the scale at some size of heads is that of a larger one, to which it is padded",
     "backward": "gradients are not those of what the forward pass does",
     "dropout": "weights are dropped at random",
-    "precision": "logits are rounded more than their type rounds, or overflow",
+    "precision": "logits, keys, values or weights are rounded more than their type, or overflow",
     "kernels": "two implementations of the same attention differ",
 }
 """The codes of findings."""
 
 NO_QUESTIONS = ("not asked", "not answered")
 """Facts that say what was not asked, or not answered, in files."""
+OF_MODELS = {"a scale in the weights of projections": "unknown: no one says how large they are"}
+"""What cannot be known of any model."""
 UNASKED = ("unknown", "not taken", "refused")
 """How facts begin that say that a question had no answer."""
 DIGITS = 4
@@ -145,13 +147,13 @@ class Report:
 
         return json.dumps(self._table(), default=numbers, ensure_ascii=False, indent=1)
 
-    def _asked(self) -> tuple[list[str], list[str]]:
-        """Return which facts were asked, and which were not; none where all are printed."""
-        facts = {} if self.verbose else self.facts
-        for part in () if self.verbose else self.parts.values():
-            facts = facts | part.facts
+    def _asked(self) -> tuple[int, list[str]]:
+        """Return how many facts were asked, and which were not."""
+        facts = dict(self.facts)
+        for part in self.parts.values():
+            facts |= part.facts
         left = [name for name, said in facts.items() if said.startswith(UNASKED)]
-        asked = [name for name in facts if name not in {*left, *NO_QUESTIONS}]
+        asked = len(facts.keys() - {*left, *NO_QUESTIONS})
         return asked, left + [facts[name] for name in NO_QUESTIONS if name in facts]
 
     def __str__(self) -> str:
@@ -159,9 +161,8 @@ class Report:
         lines += [f"- {finding}" for finding in self.findings]
         lines += [f"not known what is meant: {found}" for found in self.unknown]
         asked, left = self._asked()
-        if not lines:
-            lines = ["passed: nothing found" + (f" in {', '.join(asked)}" if asked else "")]
-        if left and (self.passed or NO_QUESTIONS[0] in self.facts):
+        lines = lines or ["passed: nothing found"]
+        if left and not self.verbose and (self.passed or NO_QUESTIONS[0] in self.facts):
             lines.append(f"not asked: {', '.join(left)}")
         scales: dict[str, list[str]] = {}
         for name, part in {"itself": self, **self.parts}.items():
@@ -173,7 +174,8 @@ class Report:
         if self.verbose:
             lines += [f"{name}: {said}" for name, said in self.facts.items()]
         elif asked:
-            lines[-1] += "; verbose=True or --facts prints more"
+            more = f"; {counted(asked, 'fact')} with verbose=True or --facts"
+            lines[0 if self.passed else -1] += more
         return "\n".join(lines)
 
 

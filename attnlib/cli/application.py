@@ -44,12 +44,9 @@ class OneLineErrors:
         try:
             run = super().main  # type: ignore[misc]
             status = run(*arguments, **{**options, "standalone_mode": False})
-        except CommandError as error:
+        except (CommandError, MissingExtraError) as error:
             typer.echo(f"Error: {error}", err=True)
-            status = error.status
-        except MissingExtraError as error:
-            typer.echo(f"Error: {error}", err=True)
-            status = 1
+            status = getattr(error, "status", 2)
         except ParsingError as error:
             typer.echo(f"Error: {' '.join(error.format_message().split())}", err=True)
             status = error.exit_code

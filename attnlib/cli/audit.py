@@ -1,6 +1,7 @@
 """`attnlib audit`: which number multiplies the scores, and whether it is the intended one."""
 
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +19,21 @@ UNANSWERED = 4
 OPTIONS = {
     "MODEL": {"expected", "trust_remote_code", "dtype"},
     "--write": {"expected", "cap", "window", "sink", "d", "heads", "kv_heads", "length", "dtype"}
-    | {"causal"},
+    | {"causal", "kv_dtype"},
     "--read": {"expected", "cap", "window", "sink", "causal"},
     "--tensors": {"expected", "dtype", "cap", "window", "sink"},
 }
 """The options that each kind of audit takes."""
+
+
+class CacheType(StrEnum):
+    """The coarser types in which an engine may keep keys and values."""
+
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E5M2 = "float8_e5m2"
+    INT8 = "int8"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
 
 
 def audit(
@@ -61,6 +72,10 @@ def audit(
     trust_remote_code: models.Trust = False,
     device: models.Device = "cpu",
     dtype: models.Dtype = None,
+    kv_dtype: Annotated[
+        CacheType | None,
+        typer.Option(help="A coarser type in which an engine keeps keys and values, for --write."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure which number multiplies the scores, and whether it is the intended one.
@@ -70,7 +85,7 @@ def audit(
     --write asks it in files, for its scale, cap, sink, window and heads, and --read judges its
     answers beside them. Of tensors that were recorded: --tensors.
 
-    The exit status is 1 where there is a finding, 2 where there is an error, 3 where there is no
+    The exit status is 1 where there is a finding, 2 where it cannot be asked, 3 where there is no
     finding and the intended scale is not known, and 4 where --read has added questions.
     """
     models.require_packages()
@@ -89,7 +104,8 @@ def audit(
     if kind == "MODEL":
         report = _of_model(model, trust_remote_code, device, dtype, declared["expected"])
     else:
-        sizes = {"d": d, "heads": heads, "key_heads": kv_heads, "length": length}
+        sizes: dict[str, Any] = {"d": d, "heads": heads, "key_heads": kv_heads, "length": length}
+        sizes["kv_dtype"] = models.torch_dtype(kv_dtype)
         report = _of_files(kind, Path(place), sizes, dtype, declared)
     report.verbose = report.verbose or facts
     typer.echo(report.to_json() if as_json else str(report))

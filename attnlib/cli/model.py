@@ -56,7 +56,7 @@ def load(
     return tokenizer, network
 
 
-def torch_dtype(dtype: FloatType | None) -> Any:
+def torch_dtype(dtype: str | None) -> Any:
     """Return the dtype of torch for a type, or None."""
     import torch
 

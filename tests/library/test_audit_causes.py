@@ -347,6 +347,17 @@ def test_a_sink_that_was_meant_passes_and_another_is_found_with_both_numbers(sin
 # --- code for training ---------------------------------------------------------------------------
 
 
+def test_a_sink_of_each_part_of_many_keys_is_found():
+    def attention(q, k, v):
+        parts = max(1, k.shape[2] // 256)
+        return sunk(1.5 + math.log(parts))(q, k, v)
+
+    meant = {"d": 64, "expected": 0.125, "sink": 1.5}
+    assert audit(attention, length=128, **meant).passed
+    (finding,) = audit(attention, length=512, **meant).findings
+    assert (finding.code, finding.found) == ("sink", "2 times")
+
+
 def test_a_local_window_that_is_declared_passes():
     def local(q, k, v):
         place = torch.arange(k.shape[2])

@@ -1,5 +1,7 @@
 """What is meant: by the configuration, by the census of families, and never by what is audited."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -124,6 +126,30 @@ def test_yarns_factor_is_meant_where_a_layer_rotates():
     assert finding.evidence.startswith("0.6853 times what was meant")  # 1/(.1 log 8 + 1)²
 
 
+def test_llama_4s_temperature_is_meant_where_no_layer_rotates():
+    settings = {
+        "num_local_experts": 2,
+        "intermediate_size_mlp": 48,
+        "attention_chunk_size": 4,
+        "no_rope_layers": [1, 0],
+        "attn_scale": 0.5,
+        "floor_scale": 4,
+    }
+    report = audit(model := made("Llama4Text", **settings), IDS, length=64)
+    assert report.passed, report
+    attention = model.layers[1].self_attn
+    for name, value in (("attn_temperature_tuning", False), ("attn_scale", 0.1)):
+        right = getattr(attention, name)
+        setattr(attention, name, value)
+        (finding,) = audit(model, IDS, length=64).findings
+        setattr(attention, name, right)
+        assert (finding.code, finding.where) == ("law", "layers.1.self_attn")
+        last = 1.0 + 0.5 * math.log(1.0 + 12 // 4)
+        assert finding.expected == f"q times {last:.4g} at token 12"
+    unreached = audit(made("Llama4Text", **{**settings, "floor_scale": 64}), IDS, length=64)
+    assert unreached.facts["temperature of q"].startswith("unknown")
+
+
 def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
     model = tiny("Llama")
     monkeypatch.setattr(models, "meant_by", lambda *_: (None, "nobody says it"))
@@ -141,13 +167,15 @@ def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
 
 
 def test_a_passing_report_of_a_model_has_three_lines():
-    passed, *_, scale = lines = str(audit(tiny("Llama"), IDS, length=64)).splitlines()
-    assert passed.startswith("passed: nothing found in eager beside sdpa, ")
-    assert scale.startswith("scale: 0.3536 ± 0.0001 times q·k, the same for every n, in 2 calls; ")
-    assert len(lines) <= 3
+    passed, unasked, scale = lines = str(audit(tiny("Llama"), IDS, length=64)).splitlines()
+    assert passed.startswith("passed: nothing found; ")
+    assert unasked == "not asked: a scale in the weights of projections"
+    assert scale == "scale: 0.3536 ± 0.0001 times q·k, the same for every n, in 2 calls"
+    assert max(map(len, lines)) < 100
     told = str(audit(tiny("Llama"), IDS, length=64, verbose=True)).splitlines()
     assert told[1].endswith("in layers.0.self_attn, layers.1.self_attn")
-    assert told[2].startswith("eager beside sdpa: ")
+    assert told[2].startswith("a scale in the weights of projections: unknown")
+    assert told[3].startswith("eager beside sdpa: ")
 
 
 @pytest.mark.parametrize("option", ["scale_attn_by_inverse_layer_idx", "scale_attn_weights"])

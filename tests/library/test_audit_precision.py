@@ -90,3 +90,49 @@ def test_attention_in_bfloat16_between_float32_is_named():
     assert audit(attention, **told).passed
     (finding,) = audit(lambda q, k, v: attention(q, k, v, 1.1), **told).findings
     assert finding.code == "scale"
+
+
+def on_a_grid(x, levels, shared=False):
+    """Return numbers on a grid by a scale of each token, read by the mean of them if `shared`."""
+    scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-12) / levels
+    return (x / scale).round() * (scale.mean() if shared else scale)
+
+
+def summed_in_float16(q, k, v):
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    powers = (scores - scores.amax(-1, keepdim=True)).exp()
+    total = torch.zeros_like(powers[..., 0], dtype=torch.float16)
+    for one in powers.half().unbind(-1):
+        total = total + one
+    return powers @ v / total[..., None].float()
+
+
+INT8 = {"kv_dtype": torch.int8}
+
+
+@pytest.mark.parametrize(
+    ("attention", "told", "code", "found"),
+    [
+        (lambda q, k, v: kernel(q, on_a_grid(k, 7), v), INT8, "precision", "about 3.6"),
+        (lambda q, k, v: kernel(q, k, on_a_grid(v, 7)), INT8, "precision", "about 3"),
+        (lambda q, k, v: kernel(q, on_a_grid(k, 127, shared=True), v), INT8, "law", "0.2"),
+        (
+            lambda q, k, v: ((q @ k.mT / 8.0).softmax(-1).half() @ v.half()).float(),
+            {},
+            "precision",
+            "0: weights are kept in float16",
+        ),
+        (summed_in_float16, {"length": 1024}, "softmax", "0.9"),
+        (
+            lambda q, k, v: (q @ k.mT / 8.0).softmax(-1) @ v,
+            {"dtype": torch.float16},
+            "precision",
+            "NaN or infinity",
+        ),
+    ],
+    ids=["k int4", "v int4", "k's scales", "weights", "sum", "overflow"],
+)
+def test_types_with_too_few_digits_or_a_scale_left_out_are_named(attention, told, code, found):
+    (finding,) = audit(attention, d=64, expected=0.125, **{"length": 64, **told}).findings
+    assert finding.code == code
+    assert finding.found.startswith(found)

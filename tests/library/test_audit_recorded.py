@@ -15,8 +15,14 @@ from attnlib.cli import app
 SIZES = ["--d", 32, "--heads", 4, "--kv-heads", 2, "--length", 64]
 
 
-def attention(q, k, v, times=1.0, cap=None, sink=None, causal=True, window=None, block=1):
+def attention(q, k, v, times=1.0, cap=None, sink=None, causal=True, window=None, block=1, levels=0):
     """Attend in llama.cpp's shapes, (n, heads, d), with NumPy alone."""
+    if levels:  # of each token's keys and values
+        k, v = (
+            np.round(x / scale) * scale
+            for x in (k, v)
+            for scale in [np.abs(x).max(-1, keepdims=True).clip(1e-9) / levels]
+        )
     k, v = (part.repeat(q.shape[1] // part.shape[1], axis=1) for part in (k, v))
     logits = np.einsum("qhd,khd->hqk", q, k) * np.float32(times / q.shape[-1] ** 0.5)
     if cap:
@@ -75,7 +81,7 @@ def folder(written, tmp_path):
         ({"times": 2.0}, ["transformer"], 2, 1, "expected 0.1768, found 0.3536"),
         ({"cap": 30.0}, ["transformer", "--cap", 50], 1, 1, "expected a soft cap of 50, found 30"),
         ({"cap": 50.0}, ["transformer", "--cap", 50], 1, 0, "passed: nothing found"),
-        ({"sink": 1.5}, ["0.1767767", "--sink", 1.5], 1, 0, "passed: nothing found"),
+        ({"sink": 1.5}, ["0.1767767", "--sink", 1.5], 2, 0, "passed: nothing found"),
     ],
 )
 def test_an_engine_is_judged_by_its_answers(folder, fault, meant, rounds, status, words):
@@ -95,6 +101,23 @@ def test_what_is_meant_is_kept_with_the_questions(tmp_path):
     engine(folder, cap=50.0, sink=1.5)
     code, said = told("--read", folder, "--expected", "transformer")
     assert code == 0, said
+
+
+@pytest.mark.parametrize(("kept", "status"), [(["--kv-dtype", "int8"], 0), ([], 1)])
+def test_a_cache_of_8_bits_passes_where_it_is_declared(tmp_path, kept, status):
+    folder = tmp_path / "questions"
+    assert told("--write", folder, *SIZES, *kept)[0] == 0
+    code = 4
+    while code == 4:
+        engine(folder, levels=127)
+        code, said = told("--read", folder, "--expected", "transformer")
+    assert code == status, said
+
+
+def test_a_package_that_is_missing_is_no_finding(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    code, said = told("a_model")
+    assert (code, "transformers is missing" in said) == (2, True)
 
 
 def record(path, dtype=np.float32, output=None, **kind):

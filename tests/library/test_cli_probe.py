@@ -169,7 +169,7 @@ def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding
     right = CliRunner().invoke(app, ["audit", str(folder)])
     assert right.exit_code == 0, right.output
     passed, *_, scale = right.stdout.splitlines()
-    assert passed.startswith("passed: nothing found in ")
+    assert passed.startswith("passed: nothing found; ")
     assert scale.startswith("scale: 0.5 ")  # 1/√4
     facts = CliRunner().invoke(app, ["audit", str(folder), "--facts"])
     assert "in h.0.attn, h.1.attn" in facts.stdout
