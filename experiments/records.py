@@ -167,14 +167,9 @@ def merge_runs(*experiments: str) -> "tuple[Outcome, ...]":
 
 
 def training_runs() -> list[Fields]:
-    """Return what is recorded of every training run on a text, of each once.
-
-    Those of sweeps that are still in experiments/planned are left out.
-    """
+    """Return what is recorded of every training run on a text, of each once."""
     from experiments.lab import results
 
-    planned = {path.stem for path in HERE.glob("planned/*.toml")}
     files = sorted((RECORDED / "training").glob("*.jsonl"))
-    finished = (file for file in files if file.stem not in planned)
-    lines = chain.from_iterable(results.read(file).items() for file in finished)
+    lines = chain.from_iterable(results.read(file).items() for file in files)
     return list(dict(lines).values())

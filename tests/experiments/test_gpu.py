@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,13 +63,9 @@ def test_the_runs_are_those_that_the_files_describe(tiny):
     assert first == [("length", 0)] * 2 + [("gain", 0)] * 6
     config, training = plan[0][1].config, plan[0][1].training
     if not tiny:
-        assert 25e6 <= runs.parameters(config) <= 30e6
+        counted = sum(p.numel() for p in Transformer(config).parameters())
+        assert 25e6 <= counted <= 30e6
         assert (training.device, training.autocast, plan[0][1].corpus) == ("cuda", True, "python")
-        seconds = sum(runs.operations(setting) for _, setting in plan[:12])
-        assert seconds / (runs.SHARE * runs.PEAK) < 6.0 * 60.0
-    small = replace(config, width=64, depth=2)
-    counted = sum(p.numel() for p in Transformer(small).parameters())
-    assert runs.parameters(small) == pytest.approx(counted, rel=0.05)
 
 
 @pytest.mark.slow
