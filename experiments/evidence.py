@@ -20,7 +20,6 @@ from experiments import (
     kinds_of_text,
     length,
     no_scale,
-    predicted,
     trained,
 )
 from experiments.judging import Values
@@ -146,7 +145,7 @@ def _plain(values: ArrayLike, digits: int = 2) -> str:
 
 
 def _earlier_text() -> dict[str, str]:
-    texts = predicted.text_models()
+    texts = trained.texts()
     late = texts("quarter_none", 16, trained.UNDER_ROOT_LOG)
     return {"earlier": signed(texts("quarter_root_log", 16) - late)}
 

@@ -4,11 +4,9 @@ The runs are those of length_head.toml; `parts` has each number and each sign, a
 `experiments.judging` has them.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from experiments.judging import Part, Values, above, between, near, number
 from experiments.lab.comparison import by_variant
 from experiments.lab.recall import LAWS, multipliers
 from experiments.lab.sweep import Outcome
+from experiments.records import runs
 
 START = 64
 LENGTHS = (16, 64, 256, 1024, 4096)
@@ -208,18 +207,8 @@ def learned(heads: Heads) -> Iterator[Part]:
     yield between(21, "gain, t* after 10000", heads("best", "noise_70_qk", LONG, FAR), 0.95, 1.25)
 
 
-def parts(outcomes: Iterable[Outcome]) -> list[Part]:
+def parts() -> list[Part]:
     """Return all parts of the predictions, in their order."""
-    heads = Heads(outcomes)
+    heads = Heads(runs("length_head"))
     chapters = (ends, from_the_start, laws, learned)
     return [part for chapter in chapters for part in chapter(heads)]
-
-
-def words(of: str) -> dict[int, str]:
-    """Return predictions in a few words, by number, from predictions/length.json."""
-    tables = json.loads((Path(__file__).parent / "predictions" / "length.json").read_text("utf-8"))
-    return {int(at): text for at, text in tables[of].items()}
-
-
-WORDS = words("head")
-"""The predictions in a few words."""

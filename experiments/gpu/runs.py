@@ -28,7 +28,6 @@ from experiments.lab.descent import descend
 from experiments.lab.model import Transformer, named_law
 from experiments.lab.results import Setting
 from experiments.lab.train import (
-    Clock,
     Training,
     batch_loss,
     batches_of,
@@ -115,10 +114,9 @@ def go(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -
             return
         _files.append(file, line)
         seconds = time.monotonic() - start
-        tokens = line["timing"]["tokens_per_second"]
         loss = line["validation_loss"]
         shown = "diverged" if loss is None else f"loss {loss:.4f}"
-        say(f"{label}: {shown}, {seconds:.0f} s, {tokens or 0:,.0f} tokens a second")
+        say(f"{label}: {shown}, {seconds:.0f} s")
 
 
 loaded = cache(data.load)
@@ -128,10 +126,8 @@ def trained(setting: Setting, end: float) -> Table:
     """Return the line of a run; raise OutOfTimeError where it does not end in time."""
     config, training = setting.config, _training(setting)
     start, text = time.monotonic(), loaded(setting.corpus)
-    clock = Clock(config, training)
 
     def after_step(step: int) -> None:
-        clock(step)
         if time.monotonic() > end:
             raise OutOfTimeError
 
@@ -146,8 +142,7 @@ def trained(setting: Setting, end: float) -> Table:
                 rule: extended(model, training, parts, rule, after_step)
                 for rule in (("none", "ssmax") if config.law == "none" else ("own",))
             }
-    seconds = time.monotonic() - start
-    timing = {"seconds": seconds, "tokens_per_second": clock.tokens_per_second}
+    timing = {"seconds": time.monotonic() - start}
     made = sweep.made_on(training.device)
     line = results.encoded(setting, run, made, timing)
     return {**line, **results.plain(found, 9)}

@@ -1,4 +1,4 @@
-"""What the two commands found, on a screen: the checks, the runs, and which predictions held."""
+"""What the two commands found: the table of the checks, the runs, and which predictions held."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -33,33 +33,6 @@ PyTorch 2.13 they pass on a CPU. What ours takes, and what stands beside it:
 {costs}
 """
 """The section of the page `performance`."""
-
-
-def of_checks(lines: Iterable[Table]) -> Iterator[str]:
-    """Yield what the checks found: of each tool and type the largest error over its limit."""
-    lines = list(lines)
-    checks = [line for line in lines if "dtype" in line]
-    yield "largest error / limit, over kernels; × a failure, – not to be had"
-    for tool, *cells in _rows(checks):
-        yield f"{tool:16}" + "".join(f"{cell:>16}" for cell in cells)
-    wrong = [line for line in checks if not line.get("passed") and "missing" not in line]
-    passed = sum(line.get("passed", False) for line in checks)
-    yield f"{len(checks)} checks, {passed} passed, {len(wrong)} failed"
-    for line in wrong[:8]:
-        compiled = ", compiled" if line["compiled"] else ""
-        why = line.get("failure", f"error {line.get('error', np.nan):.2g}")
-        yield f"× {line['tool']}, {line['dtype']}, {line['kernel']}{compiled}: {why}"[:160]
-    for name in sorted({line["missing"] for line in checks if "missing" in line}):
-        yield f"– {name}"
-    for line in lines:
-        if "ours" in line:
-            beside = f", on a CPU {line['on_cpu']:.2f}" if line.get("on_cpu") else ""
-            yield (
-                f"{line['cost']}: {line['ours']:.3g} | {line['theirs']:.3g} ms, "
-                f"ratio {line['theirs'] / line['ours']:.2f}{beside}"
-            )
-        elif "cost" in line:
-            yield f"× {line['cost']}: {line['failure']}"[:160]
 
 
 def page(lines: list[Table]) -> str:
@@ -156,19 +129,6 @@ class Runs:
             "log n trained in, extended": after(log, "own"),
         }
 
-    def shown(self) -> Iterator[str]:
-        """Yield a line for each model and rate."""
-        groups: dict[tuple[str, str, float], list[Table]] = {}
-        for key, line in self.lines.items():
-            groups.setdefault(key[:3], []).append(line)
-        for (name, variant, rate), lines in groups.items():
-            mean, pace = np.mean([*map(_loss, lines)]), lines[-1]["timing"]["tokens_per_second"]
-            size = f"{lines[0]['tokens_per_parameter']:.2f} tokens per parameter"
-            yield (
-                f"{name:6} {variant:7} rate {rate:.2g}: {mean:.4f} nats per byte, "
-                f"{len(lines)} seeds, {size}, {pace or 0:,.0f} tokens a second"
-            )
-
 
 def _loss(line: Table) -> float:
     loss = line["validation_loss"]
@@ -181,30 +141,18 @@ def _gradient(lines: list[Table], which: int) -> float:
     return float(np.mean([np.sum(np.mean(one, axis=0)) for one in found]))
 
 
-def of_runs(out: Path, planned: Iterable[tuple[str, Setting]]) -> Iterator[str]:
-    """Yield the losses, the readings, and which predictions held."""
-    runs = Runs(out, planned)
-    yield from runs.shown()
-    if runs.lengths()[0]:
-        yield f"read at n₀, 4 n₀ and 16 n₀, means of {len(runs.lengths()[0])} seeds:"
-        for way, three in runs.ways().items():
-            yield f"  {way:34}" + "".join(f"{loss:9.4f}" for loss in three)
-    for part in (*of_gains(runs), *of_lengths(runs)):
-        found = f"{part.what} {part.mean:+.4f}, predicted {part.expected}"
-        yield f"{part.prediction} {part.verdict}: {found}"
-
-
 @cache
 def recorded() -> Runs:
     """Return the runs that are recorded."""
     return Runs(HERE / "recorded", planned())
 
 
-def of_gains(runs: Runs) -> Iterator[Part]:
+def of_gains() -> Iterator[Part]:
     """Yield what was predicted of QK-norm.
 
     Without all rates from 4 only A1 is judged: another rate could only lower the best from 4.
     """
+    runs = recorded()
     by_rate = [runs.gains(f"begun_{start}") for start in (1, 4)]
     means = [{rate: np.mean([*map(_loss, of)]) for rate, of in one.items()} for one in by_rate]
     if not all(np.isfinite([*mean.values()]).any() for mean in means):
@@ -232,11 +180,10 @@ def of_gains(runs: Runs) -> Iterator[Part]:
     yield number("C3", "the same, from 4 less from 1", sums[1] - sums[0], "above 0")
 
 
-def of_lengths(runs: Runs) -> Iterator[Part]:
+def of_lengths() -> Iterator[Part]:
     """Yield what was predicted beyond the training length."""
+    runs = recorded()
     none, _ = runs.lengths()
-    if not none:
-        return
     plain, _, after, trained, extended, under, _ = runs.ways().values()
     cost, apart = trained - plain, "log n trained in less none"
     yield between("B1", f"{apart}, n₀", cost[0], -0.01, 0.01)

@@ -66,7 +66,7 @@ from experiments.lab.descent import on_own_stream
 from experiments.lab.model import Config
 from experiments.lab.recall import HeadResult, Task, train_and_test
 from experiments.lab.results import Setting, writing
-from experiments.lab.train import Clock, Run, Training, train_model
+from experiments.lab.train import Run, Training, train
 
 Table = dict[str, Any]
 
@@ -325,20 +325,19 @@ def _work(setting: Setting) -> Table:
     torch.set_num_threads(1)
     training, config = setting.training, setting.config
     start, processor_start = time.perf_counter(), time.process_time()
-    timing: Table = {}
     device = "cpu"
     run: Run | HeadResult
     if isinstance(training, Task):
         run = train_and_test(config, training)
     else:
-        clock, device = Clock(config, training), training.device
+        device = training.device
         with on_own_stream(training.graphs):
-            run = train_model(config, training, _loaded(setting.corpus), clock)[1]
-        timing["tokens_per_second"] = clock.tokens_per_second
-    timing["seconds"] = time.perf_counter() - start
-    timing["processor_seconds"] = time.process_time() - processor_start
-    kernels = torch.backends.cpu.get_cpu_capability()
-    timing["processor"] = f"{platform.machine()}, {kernels}"
+            run = train(config, training, _loaded(setting.corpus))
+    timing = {
+        "seconds": time.perf_counter() - start,
+        "processor_seconds": time.process_time() - processor_start,
+        "processor": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+    }
     return results.encoded(setting, run, made_on(device), timing)
 
 

@@ -10,7 +10,6 @@ Source 002. Chapter: almost_scaled_training.
 
 import json
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -156,29 +155,6 @@ class Run:
     """Shape (lengths, 1 or 3): the loss in windows of each of `Training.lengths`, over the second
     half of the window, the same bytes of the validation text at each length. Then the same under
     each of `READING_LAWS`, 1 at n₀ = `Config.sequence`, where the model has no law of its own."""
-
-
-class Clock:
-    """Measures the pace of a run, from its second step to its last: call it after each step."""
-
-    def __init__(self, config: Config, training: Training) -> None:
-        self.training, self.sequence = training, config.sequence
-        self.times: dict[int, float] = {}
-
-    def __call__(self, step: int) -> None:
-        """Take the time, where it counts."""
-        if step in (0, self.training.steps - 1):
-            if self.training.device != "cpu":
-                torch.cuda.synchronize()
-            self.times[step] = time.perf_counter()
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """The pace, of all processes; None of a run that had one step or diverged."""
-        if len(self.times) < 2:
-            return None
-        (first, start), (last, end) = self.times.items()
-        return (last - first) * self.training.batch * self.sequence / (end - start)
 
 
 def train(config: Config, training: Training, text: Text) -> Run:

@@ -69,15 +69,11 @@ def test_the_runs_are_those_that_the_files_describe(tiny):
 
 
 @pytest.mark.slow
-def test_the_command_trains_goes_on_and_tells_which_predictions_held(tmp_path, capsys):
+def test_the_command_trains_and_goes_on(tmp_path, capsys):
     arguments = ["runs", "--device", "cpu", "--out", str(tmp_path), "--minutes"]
     assert command.main([*arguments, "8"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert sum(line.startswith(("length ", "gain ")) for line in told) == 24 + 8
-    verdicts = [line for line in told if " holds: " in line or " refuted: " in line]
-    assert [line.split()[0] for line in verdicts] == [
-        *("A1", "A2", "A2", "A3", "C3", "C3", "B1", "B2", "B3", "B4", "B5", "B6", "C1", "C2")
-    ]
+    shown = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(("length ", "gain ")) for line in shown) == 24
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     assert sum(map(len, before.values())) < 1e6
     assert command.main([*arguments, "1e-9"]) == 0  # all is there
