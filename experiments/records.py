@@ -18,8 +18,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from tqdm import tqdm
 
+from attnlib._checking import FloatArray
 from attnlib._files import replace
 from experiments import provenance
 
@@ -152,6 +154,16 @@ def runs(experiment: str) -> "tuple[Outcome, ...]":
             f"experiments/sweeps/{experiment}.toml runs the others"
         )
     return tuple(outcomes)
+
+
+def of_variant(experiment: str, variant: str) -> "list[Outcome]":
+    """Return the recorded runs of one variant, in the order of the sweep: as `runs`."""
+    return [outcome for outcome in runs(experiment) if outcome.setting.variant == variant]
+
+
+def losses(experiment: str, variant: str, measure: str = "final_loss") -> FloatArray:
+    """Return the losses of a variant that has one learning rate, (seeds,), in nats a byte."""
+    return np.array([getattr(run, measure) for _, run in of_variant(experiment, variant)])
 
 
 def merge_runs(*experiments: str) -> "tuple[Outcome, ...]":
