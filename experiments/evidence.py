@@ -174,8 +174,8 @@ def _of_all_four() -> dict[str, str]:
 
 
 def _unseen() -> dict[str, str]:
-    found = [entry.found["found"] for entry in load("museum.unseen_first").entries]
-    return {"reports": str(len(found)), "right": str(sum(found))}
+    right = [entry.found["found"] for entry in load("museum.unseen_first").entries]
+    return {"reports": str(len(right)), "right": str(sum(right))}
 
 
 NUMBERS: dict[str, Callable[[], dict[str, str]]] = {

@@ -130,11 +130,13 @@ def predicted_unseen() -> Iterator[Part]:
 def predicted_people_rates() -> Iterator[Part]:
     """Yield what people_undivided_rates.toml predicted of the best rates, in powers of 2."""
     for d in (64, 256):
-        one, root = (
+        undivided, root = (
             of_variant("people_undivided", f"{name}_{d}")[0].setting.training.learning_rate
             for name in ("one", "root")
         )
-        yield graded(1, f"steps of 2 below 1/√d's rate, d = {d}", np.log2(root / one), 1.0, 0.0)
+        yield graded(
+            1, f"steps of 2 below 1/√d's rate, d = {d}", np.log2(root / undivided), 1.0, 0.0
+        )
 
 
 def predicted_people() -> Iterator[Part]:

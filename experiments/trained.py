@@ -40,19 +40,19 @@ class Recall:
 
     def wanted(self, variant: str, n: int) -> Values:
         """Return t* of each seed, the mean over its heads."""
-        entries = self.heads.found(variant, STEPS, n)
-        return np.array([np.mean([head["best"] for head in one["heads"]]) for one in entries])
+        entries = self.heads.measured(variant, STEPS, n)
+        return np.array([np.mean([head["best"] for head in entry["heads"]]) for entry in entries])
 
 
 def recall() -> Iterator[Part]:
     """Yield what was predicted of associative recall, trained with each rule."""
     models = Recall(runs("trained_law"))
 
-    def less(task: str, one: str, other: str, n: int = FAR) -> tuple[str, Values]:
+    def less(task: str, rule: str, other: str, n: int = FAR) -> tuple[str, Values]:
         """Return in words and in numbers what is lost with one rule less with another."""
         where = "" if n == FAR else f" at {n}"
-        values = models(f"{task}_{one}", n) - models(f"{task}_{other}", n)
-        return f"{task}, {one} − {other}{where}", values
+        values = models(f"{task}_{rule}", n) - models(f"{task}_{other}", n)
+        return f"{task}, {rule} − {other}{where}", values
 
     for task, rule in product(TASKS, RULES):
         yield near(1, *less(task, rule, "none", START), 0.0, 0.01)

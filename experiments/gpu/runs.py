@@ -60,13 +60,13 @@ class OutOfTimeError(Exception):
 def planned(tiny: bool = False) -> list[Planned]:
     """Return the runs, each with the name of its file; small ones for the CPU."""
     sweeps = {name: sweep.read(HERE / f"{name}.toml") for name, _ in ORDER}
-    found = [
+    runs = [
         (name, setting)
         for name, seed in ORDER
         for setting in sweeps[name].settings
         if setting.training.seed == seed
     ]
-    return [(name, _tiny(setting)) for name, setting in found] if tiny else found
+    return [(name, _tiny(setting)) for name, setting in runs] if tiny else runs
 
 
 def _tiny(setting: Setting) -> Setting:
@@ -132,34 +132,33 @@ def trained(setting: Setting, end: float) -> Table:
             raise OutOfTimeError
 
     model, run = train_model(config, training, text, after_step)
-    tokens = training.steps * training.batch * config.sequence
-    found: Table = {"tokens_per_parameter": tokens / sum(p.numel() for p in model.parameters())}
+    measured: Table = {}
     if run.final_loss is not None:
         parts = data.split(text)
-        found["scale_gradients"] = gradients(model, training, parts.validation)
+        measured["scale_gradients"] = gradients(model, training, parts.validation)
         if training.lengths:
-            found["extended"] = {
+            measured["extended"] = {
                 rule: extended(model, training, parts, rule, after_step)
                 for rule in (("none", "ssmax") if config.law == "none" else ("own",))
             }
     timing = {"seconds": time.monotonic() - start}
     made = sweep.made_on(training.device)
     line = results.encoded(setting, run, made, timing)
-    return {**line, **results.plain(found, 9)}
+    return {**line, **results.plain(measured, 9)}
 
 
 def gradients(model: Transformer, training: Training, text: Text) -> dict[str, Any]:
     """Return ∂L/∂log t at each length, (texts, layers, heads), of the second halves of windows."""
     if not training.lengths:
         training = replace(training, lengths=(model.config.sequence,), read_bytes=2**15)
-    found = {}
+    by_length = {}
     for windows in windows_of(text, training):
         count, length = windows.inputs.shape
         rows = np.linspace(0, count - 1, min(TEXTS, count)).astype(int)
         texts = [Batch(*(tokens[i : i + 1] for tokens in windows)) for i in rows]
         with own_precision(model, training):
-            found[str(length)] = scale_gradient(model, texts, batch_loss).samples
-    return found
+            by_length[str(length)] = scale_gradient(model, texts, batch_loss).samples
+    return by_length
 
 
 def extended(

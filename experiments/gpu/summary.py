@@ -1,4 +1,4 @@
-"""What the two commands found: the table of the checks, the runs, and which predictions held."""
+"""What the two commands lines: the table of the checks, the runs, and which predictions held."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -79,36 +79,36 @@ class Runs:
     def __init__(self, out: Path, planned: Iterable[tuple[str, Setting]]) -> None:
         files = {name: results.read(out / f"{name}.jsonl") for name in ("gain", "length")}
         self.lines = {
-            (name, one.variant, one.training.learning_rate, one.training.seed): files[name][one.key]
-            for name, one in planned
-            if one.key in files[name]
+            (name, s.variant, s.training.learning_rate, s.training.seed): files[name][s.key]
+            for name, s in planned
+            if s.key in files[name]
         }
 
     def gains(self, variant: str) -> dict[float, list[Table]]:
         """Return the runs of a start by rate, of the seeds that all six runs of gain.toml have."""
-        found = {key[1:]: line for key, line in self.lines.items() if key[0] == "gain"}
-        seeds = sorted({seed for *_, seed in found})
-        whole = [seed for seed in seeds if sum(key[2] == seed for key in found) == 6]
-        rates = sorted({rate for _, rate, _ in found})
-        return {rate: [found[variant, rate, seed] for seed in whole] for rate in rates if whole}
+        lines = {key[1:]: line for key, line in self.lines.items() if key[0] == "gain"}
+        seeds = sorted({seed for *_, seed in lines})
+        whole = [seed for seed in seeds if sum(key[2] == seed for key in lines) == 6]
+        rates = sorted({rate for _, rate, _ in lines})
+        return {rate: [lines[variant, rate, seed] for seed in whole] for rate in rates if whole}
 
     def starts(self, seed: int = 0) -> dict[float, dict[int, float]]:
         """Return the validation losses of a seed by rate and by the α at which the gain begins."""
-        found: dict[float, dict[int, float]] = {}
+        losses: dict[float, dict[int, float]] = {}
         for (name, variant, rate, of), line in self.lines.items():
             if (name, of) == ("gain", seed):
-                found.setdefault(rate, {})[int(variant.removeprefix("begun_"))] = _loss(line)
-        return dict(sorted(found.items()))
+                losses.setdefault(rate, {})[int(variant.removeprefix("begun_"))] = _loss(line)
+        return dict(sorted(losses.items()))
 
     def lengths(self) -> tuple[list[Table], list[Table]]:
         """Return the runs without a rule and with log n, of the seeds that have both."""
-        found = {
+        lines = {
             (key[1], key[3]): line
             for key, line in self.lines.items()
             if key[0] == "length" and "extended" in line  # it has not diverged
         }
-        seeds = [seed for variant, seed in found if variant == "none" and ("log", seed) in found]
-        return [found["none", seed] for seed in seeds], [found["log", seed] for seed in seeds]
+        seeds = [seed for variant, seed in lines if variant == "none" and ("log", seed) in lines]
+        return [lines["none", seed] for seed in seeds], [lines["log", seed] for seed in seeds]
 
     def ways(self) -> dict[str, FloatArray]:
         """Return the mean readings at n₀, 4 n₀ and 16 n₀ by rule and training."""
@@ -137,8 +137,8 @@ def _loss(line: Table) -> float:
 
 def _gradient(lines: list[Table], which: int) -> float:
     """Return the sum over heads of the mean scale gradient at one of the lengths."""
-    found = [list(line["scale_gradients"].values())[which] for line in lines]
-    return float(np.mean([np.sum(np.mean(one, axis=0)) for one in found]))
+    gradients = [list(line["scale_gradients"].values())[which] for line in lines]
+    return float(np.mean([np.sum(np.mean(of_run, axis=0)) for of_run in gradients]))
 
 
 @cache
@@ -154,7 +154,7 @@ def of_gains() -> Iterator[Part]:
     """
     runs = recorded()
     by_rate = [runs.gains(f"begun_{start}") for start in (1, 4)]
-    means = [{rate: np.mean([*map(_loss, of)]) for rate, of in one.items()} for one in by_rate]
+    means = [{rate: np.mean([*map(_loss, of)]) for rate, of in start.items()} for start in by_rate]
     if not all(np.isfinite([*mean.values()]).any() for mean in means):
         starts = runs.starts().values()
         best_of = {start: [of[start] for of in starts if start in of] for start in (1, 4)}
@@ -170,9 +170,9 @@ def of_gains() -> Iterator[Part]:
     end = "; a best rate is an end of the three" if any(edges) else ""
     above = float(means[1][best[1]] - means[0][best[0]])
     yield number("A1", f"from 4 less from 1{end}", above, "at least 0.01")
-    one, four = (float(np.mean([np.mean(x["gains"][-1]) for x in of])) for of in chosen)
-    yield between("A2", "multiplier from 1", one, 0.8, 1.4)
-    yield number("A2", "multiplier from 4", four, "below 0.8")
+    first, higher = (float(np.mean([np.mean(x["gains"][-1]) for x in of])) for of in chosen)
+    yield between("A2", "multiplier from 1", first, 0.8, 1.4)
+    yield number("A2", "multiplier from 4", higher, "below 0.8")
     rates = float(np.log2(best[1] / best[0]))
     yield number("A3", "log₂ of the best rate, 4 less 1", rates, "at least 0")
     sums = [_gradient(of, 0) for of in chosen]
