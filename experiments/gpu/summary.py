@@ -14,29 +14,10 @@ from experiments.lab import results
 from experiments.lab.results import Setting
 
 Table = dict[str, Any]
-PAGE = """
-## On a GPU
-
-{device}, by `python -m experiments gpu checks`: the largest error against the CPU's float64 over
-its limit, with the number of kernels (PyTorch's default, flash, memory-efficient, and its own
-mathematics). Above 1 a limit set before is passed; × is an error. In float16 `attend` gave numbers
-that are not finite by the memory-efficient kernel in one of two tries and by PyTorch's mathematics
-in the only one, beside 14 other processes; why is not known. `rescale` and `scale_gradient` pass
-their limit in float16 by a factor of 2 at most. `register` has no memory-efficient kernel there for
-grouped keys.
-
-{table}
-
-Of {compiled} compiled checks PyTorch 2.11 refused {refused}, with an error of its compiler; on
-PyTorch 2.13 they pass on a CPU. What ours takes, and what stands beside it:
-
-{costs}
-"""
-"""The section of the page `performance`."""
 
 
-def page(lines: list[Table]) -> str:
-    """Return the section of the page `performance` on a GPU."""
+def facts(lines: list[Table]) -> dict[str, Any]:
+    """Return what the page `performance` says of a GPU, by name."""
     checks = [line for line in lines if "dtype" in line and not line["compiled"]]
     compiled = [line for line in lines if line.get("compiled")]
     header, *rows = _rows(checks)
@@ -48,8 +29,13 @@ def page(lines: list[Table]) -> str:
         for line in lines
         if "ours" in line
     ]
-    facts = {"device": lines[0]["device"], "compiled": len(compiled), "refused": refused}
-    return PAGE.format(table="\n".join(table), costs="\n".join(costs), **facts)
+    return {
+        "device": lines[0]["device"],
+        "compiled": len(compiled),
+        "refused": refused,
+        "table": "\n".join(table),
+        "costs": "\n".join(costs),
+    }
 
 
 def _rows(checks: list[Table]) -> list[list[str]]:
