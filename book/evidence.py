@@ -16,13 +16,13 @@ HEADINGS = {
 
 
 def evidence(name: str) -> None:
-    """Show what a headline rests on: one row of experiments.evidence.ROWS."""
-    from experiments.evidence import ROWS
+    """Show what a headline rests on: one row of experiments.evidence."""
+    from experiments.evidence import row as compute
 
-    row = ROWS[name]()
+    row = compute(name)
     fields = {HEADINGS[field]: getattr(row, field) for field in HEADINGS}
     what = fields.pop("what")
-    lines = {"what": what, "estimate, 95 %": row.shown(), **fields}
+    lines = {"what": what, "estimate, 95 %": row.estimate, **fields}
     body = "".join(
         f"<tr><td><strong>{escape(heading)}</strong></td><td>{escape(text)}</td></tr>"
         for heading, text in lines.items()
@@ -32,12 +32,13 @@ def evidence(name: str) -> None:
 
 def all_evidence() -> None:
     """Show what each headline measured, its estimate and its pairs, in a line that leads to it."""
-    from experiments.evidence import ROWS
+    from experiments.evidence import WORDS
+    from experiments.evidence import row as compute
 
     lines = "".join(
         f'<tr><td><a href="#sure-{name}">{escape(row.quantity)}</a></td>'
-        f"<td>{escape(row.shown())}</td><td>{escape(row.pairs)}</td></tr>"
-        for name, row in ((name, compute()) for name, compute in ROWS.items())
+        f"<td>{escape(row.estimate)}</td><td>{escape(row.pairs)}</td></tr>"
+        for name, row in ((name, compute(name)) for name in WORDS)
     )
     head = "<tr><th>measured</th><th>estimate, 95 %</th><th>pairs</th></tr>"
     show(f'<table class="numbers statements"><thead>{head}</thead><tbody>{lines}</tbody></table>')

@@ -29,13 +29,14 @@ import numpy as np
 import torch
 
 from attnlib.probing import Monitor
+from experiments.judging import Part, between
 from experiments.lab import data
 from experiments.lab.data import Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
 from experiments.lab.results import plain
 from experiments.lab.train import batch_loss
-from experiments.records import Fields, Record, Work, recorded
+from experiments.records import Fields, Record, Work, load, recorded
 
 SEEDS = (10, 11, 12)
 STEPS, BATCH, EVERY = 600, 8, 20
@@ -79,9 +80,9 @@ def main() -> None:
         **{"first_rate": FIRST_RATE, "doubling": DOUBLING, "mean_of": MEAN_OF, "rise": RISE},
         "groups": {group.name: [group.highest_rate, asdict(group.config)] for group in GROUPS},
     }
-    record = recorded("alarms", work(corpus), settings, "torch")
-    for line, value, held in verdicts(record):
-        print(f"{'held' if held else 'FAILED'}: {line}: {value}")
+    recorded("alarms", work(corpus), settings, "torch")
+    for part in parts():
+        print(f"{part.verdict}: {part.what}: {part.expected} predicted: {part.mean:g}")
 
 
 def work(corpus: Text) -> Work:
@@ -188,12 +189,12 @@ PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
 """What was expected: in words, what is counted, and the least and the most that it may be."""
 
 
-def verdicts(record: Record) -> Iterator[tuple[str, float, bool]]:
-    """Return each prediction in words, what was found, and whether it held."""
-    for text, of, least, most in PREDICTIONS:
-        value = of(record)
-        ends = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-        yield f"{text}: {ends} predicted", value, least <= value <= most
+def parts() -> Iterator[Part]:
+    """Yield what came of the predictions."""
+    record = load("alarms")
+    for at, (what, of, least, most) in enumerate(PREDICTIONS, 1):
+        expected = f"{least:g}" if least == most else ""
+        yield between(at, what, of(record), least, most, expected)
 
 
 if __name__ == "__main__":

@@ -99,13 +99,18 @@ def gradient(of: int | str, text: int) -> Fields:
 
 def shifted(of: int | str, text: int, shift: float) -> Fields:
     """Return the loss and its slope with all logits times e^shift."""
+    passes = run(of, text, common(shift))
+    slope = sum(float(part.gradient.sum()) for part in passes.parts)
+    return {"loss": passes.loss, "slope": slope}
+
+
+def common(shift: float) -> LogFactor:
+    """Return the factor e^shift, the same for all heads and lengths."""
 
     def log_factor(place: Place, keys: FloatArray) -> FloatArray:
         return np.full((place.heads, 1), shift)
 
-    passes = run(of, text, log_factor)
-    slope = sum(float(part.gradient.sum()) for part in passes.parts)
-    return {"loss": passes.loss, "slope": slope}
+    return log_factor
 
 
 def masked(model: Model, text: int) -> Fields:

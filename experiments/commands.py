@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from attnlib.cli.application import CommandError, application
-from experiments import work_queue
 from experiments.gpu import command
 
 app = application("Train small models, and compare them.")
@@ -40,39 +39,6 @@ def sweep_command(
         raise typer.Exit(130) from None
     diverged = sum(outcome.run.diverged_at is not None for outcome in outcomes)
     typer.echo(f"{len(outcomes)} runs finished, {diverged} of them diverged")
-
-
-@app.command("queue")
-def queue_command(
-    status: Annotated[bool, typer.Option("--status", help="Say what is done and left.")] = False,
-    pause: Annotated[bool, typer.Option("--pause", help="Free the core at once.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on after a pause.")] = False,
-    collect: Annotated[
-        bool, typer.Option("--collect", help="Bring finished lines into experiments/recorded.")
-    ] = False,
-    at: Annotated[
-        str | None, typer.Option(metavar="COMMIT", help="Move the worktree to this commit first.")
-    ] = None,
-) -> None:
-    """Run what experiments/planned/queue.toml lists, in a worktree of its own.
-
-    It can be stopped at any moment: the same command goes on where it was.
-    """
-    if status + pause + resume + collect + (at is not None) > 1:
-        raise CommandError("give one of --status, --pause, --resume, --collect, --at")
-    try:
-        if status:
-            typer.echo(work_queue.status())
-        elif pause or resume:
-            process = work_queue.pause(resume=resume)
-            typer.echo(f"process {process.pid} {'goes on' if resume else 'is paused'}")
-        elif collect:
-            added = work_queue.collect()
-            typer.echo("\n".join(f"{file}: {n} lines more" for file, n in added.items()))
-        else:
-            work_queue.start(at=at)
-    except work_queue.QueueError as error:
-        raise CommandError(str(error)) from error
 
 
 @app.command("gpu", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

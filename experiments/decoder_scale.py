@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 
 from experiments.designed import best_rates
 from experiments.judging import HOLDS, OPEN, Part, Values, above, between, decided, number
-from experiments.records import runs
+from experiments.records import of_variant, runs
 
 PLATEAU = 2.3
 """A training loss below it is no longer that of a model of single bytes, in nats a byte."""
@@ -24,7 +24,7 @@ DECAYS = {"decay_0": 0.0, "decay_01": 0.1, "decay_03": 0.3, "decay_1": 1.0}
 
 def of_start(sweep: str, start: str) -> list[Any]:
     """Return the runs of a variant, by seed."""
-    return [outcome.run for outcome in runs(sweep) if outcome.setting.variant == start]
+    return [run for _, run in of_variant(sweep, start)]
 
 
 def steps_of(sweep: str) -> Any:
@@ -102,10 +102,9 @@ def rises(run: Any, rate: float) -> tuple[Values, Values]:
 def explained(start: str) -> Values:
     """Return 1 − Σ (rise − expected)²/Σ rise² of each run by gradient descent."""
     shares = []
-    for outcome in runs("sizes_descent"):
-        if outcome.setting.variant == start:
-            risen, expected = rises(outcome.run, outcome.setting.training.learning_rate)
-            shares.append(1.0 - np.square(risen - expected).sum() / np.square(risen).sum())
+    for setting, run in of_variant("sizes_descent", start):
+        risen, expected = rises(run, setting.training.learning_rate)
+        shares.append(1.0 - np.square(risen - expected).sum() / np.square(risen).sum())
     return np.array(shares)
 
 

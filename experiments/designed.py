@@ -7,7 +7,7 @@ refutes them; `experiments.judging` says what a part is.
 Chapters: qk_norm, unscaled, length_extrapolation, almost_scaled_training, predictions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from math import log2
 from typing import Any
@@ -29,19 +29,13 @@ from experiments.judging import (
 )
 from experiments.lab import sweep
 from experiments.lab.comparison import interval
-from experiments.records import SWEEPS, runs
+from experiments.records import SWEEPS, losses, of_variant, runs
 
 ALPHAS = (0.5, 1.0, 2.25, 4.0, 8.0)
 """At which QK-norm's gain begins, or stays."""
 KINDS = ("learned", "fixed")
 WAYS = ("constant", "warmup", "cosine", "decay", "clip", "all", "lower")
 """How the models of factor_ingredients.toml are trained; "lower" at half the rate."""
-
-
-def losses(name: str, variant: str, measure: str = "final_loss") -> Values:
-    """Return the losses of a variant of a sweep, (seeds,), in nats a byte."""
-    of_variant = [one.run for one in runs(name) if one.setting.variant == variant]
-    return np.array([getattr(run, measure) for run in of_variant])
 
 
 def best_rates(name: str) -> dict[str, float]:
@@ -168,9 +162,8 @@ LENGTHS = (1, 4, 16, 64)
 def reading(trained: str, times: int, under: str = "") -> Values:
     """Return the losses of models at times · n₀, trained with a rule, or read `under` one."""
     row, column = LENGTHS.index(times), RULES.index(under) if under else 0
-    outcomes: Sequence[Any] = runs("trained_quarter")
-    chosen = [one.run for one in outcomes if one.setting.variant == trained]
-    return np.array([run.readings[row, column] for run in chosen])
+    chosen: list[Any] = of_variant("trained_quarter", trained)
+    return np.array([run.readings[row, column] for _, run in chosen])
 
 
 def trained_in(rule: str, times: int = 16) -> Values:

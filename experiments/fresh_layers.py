@@ -12,13 +12,6 @@ from typing import Any
 from experiments import records
 from experiments.judging import Part, between, number
 
-WORDS = {
-    1: "α of a layer that is given normal tokens, within 2 % and two standard errors",
-    2: "the same of the model's own tokens",
-    3: "the output's variance over that of the values, within 5 % and two standard errors",
-    4: "with rotary positions that turn, the rule without them fails at 4096 keys",
-    5: "by depth, a fresh GPT-2: the output and α of each layer, from what tokens have in common",
-}
 TOKENS = 512
 """Of the fresh GPT-2 that is measured by depth."""
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from experiments.judging import Part, Values, above, between, graded, number
 from experiments.length import FAR, START, Heads
+from experiments.records import runs
 
 KINDS = ("learned", "fixed")
 BRIEF, LONG = 500, 2000
@@ -52,8 +53,14 @@ def variant(kind: str, alpha: float) -> str:
     return f"{kind}_{round(100 * alpha):03d}"
 
 
-def brief(gains: Gains) -> Iterator[Part]:
-    """Language models of bytes, 500 steps."""
+def texts() -> Gains:
+    """Return all runs of decoders whose QK-norm has a gain."""
+    return Gains([*runs("gain_text"), *runs("gain_text_longer"), *runs("gain_text_faster")])
+
+
+def brief() -> Iterator[Part]:
+    """Yield what was predicted of language models of bytes after 500 steps."""
+    gains = Gains(runs("gain_text"))
     yield from _ends_of_the_range(gains, BRIEF)
     gain = gains.loss("learned", 1.0, BRIEF) - gains.loss("learned", 2.25, BRIEF)
     yield graded(2, "learned, α = 1 less 2.25, 500 steps", gain, 0.01, 0.0)
@@ -65,8 +72,9 @@ def _ends_of_the_range(gains: Gains, steps: int) -> Iterator[Part]:
         yield number(1, f"{steps} steps, α = {end:g} less the best", excess, "at least 0.02")
 
 
-def longer(gains: Gains) -> Iterator[Part]:
-    """The same of 500 and of 2000 steps."""
+def longer() -> Iterator[Part]:
+    """Yield the same of 500 and of 2000 steps."""
+    gains = texts()
     yield from _ends_of_the_range(gains, LONG)
     common = gains.alphas("learned", LONG)
     for kind in KINDS:
@@ -95,16 +103,18 @@ def _excess(gains: Gains, kind: str, alpha: float, steps: int) -> Values:
     return gains.loss(kind, alpha, steps) - gains.loss(kind, best, steps)
 
 
-def faster(gains: Gains) -> Iterator[Part]:
-    """Gains that learn ten times as fast, beside those of `longer`."""
+def faster() -> Iterator[Part]:
+    """Yield the same of gains that learn ten times as fast, beside those of `longer`."""
+    gains = texts()
     ends = {a: gains.ends("faster", a, LONG).mean(axis=(1, 2)) for a in (1.0, 4.0)}
     yield graded(1, "−|α from 4 less from 1|", -np.abs(ends[4.0] - ends[1.0]), -0.5, -1.0)
     gain = gains.loss("learned", 1.0, LONG) - gains.loss("faster", 1.0, LONG)
     yield between(2, "from α = 1, slow less fast", gain, 0.0, 0.03)
 
 
-def recall(gains: Gains) -> Iterator[Part]:
-    """Associative recall, where the needle is known."""
+def recall() -> Iterator[Part]:
+    """Yield what was predicted of associative recall, where the needle is known."""
+    gains = Gains(runs("gain_recall"))
 
     def of(kind: str, alpha: float, n: int) -> Values:
         return gains("none", variant(kind, alpha), LONG, n)

@@ -23,12 +23,10 @@ from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
 from attnlib import _files
-from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import by_head
-from attnlib.calibration.logit_factors import Place
-from attnlib.calibration.passes import LogFactor, Loss, loss_and_gradients
+from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
-from experiments.calibrate import PASSAGE, contrastive
+from experiments.calibrate import PASSAGE, common, contrastive
 from experiments.real_heads import inputs, kinds
 from experiments.real_heads.rows import short
 from experiments.records import RECORDED, Fields
@@ -118,7 +116,7 @@ def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float,
     here = loss_and_gradients(module, text, loss)
     layers = list(dict.fromkeys(part.place.layer for part in here.parts))
     moved = {
-        shift: loss_and_gradients(module, text, loss, _common(shift), gradient=False)
+        shift: loss_and_gradients(module, text, loss, common(shift), gradient=False)
         for shift in shifts
     }
     return {
@@ -127,13 +125,6 @@ def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float,
         "log_t": list(moved),
         "losses": [reading.loss for reading in moved.values()],
     }
-
-
-def _common(shift: float) -> LogFactor:
-    def log_factor(place: Place, keys: FloatArray) -> FloatArray:
-        return np.full((place.heads, 1), shift)
-
-    return log_factor
 
 
 # --- the loss -------------------------------------------------------------------------------------

@@ -1,12 +1,11 @@
 """What experiments.kinds has recorded, read for the chapter, and its predictions.
 
 G is the sum of ∂L/∂log t over all heads of a window. predictions/kinds.md has the predictions K1 to
-K17 and what refutes them; those whose windows are not all recorded are left out.
+K17 and what refutes them.
 
 Chapters: calibration, predictions.
 """
 
-import json
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
@@ -76,13 +75,6 @@ def windows(kind: str, tokens: int, model: str = "SmolLM2") -> Windows:
 def lines() -> tuple[Fields, ...]:
     """Return all lines of the record."""
     return tuple(_files.lines(kinds.OUT))
-
-
-def recorded(tokens: int, model: str = "SmolLM2") -> bool:
-    """Return whether all windows of that length are recorded."""
-    places = {json.dumps(line["at"]) for line in lines()}
-    wanted = [at for at in kinds.pieces() if (at["tokens"], at["model"]) == (tokens, model)]
-    return all(json.dumps(at) in places for at in wanted)
 
 
 def means(tokens: int, model: str = "SmolLM2") -> FloatArray:
@@ -170,26 +162,19 @@ def ranks(tokens: int = SHORT) -> dict[str, float]:
 
 
 def parts() -> Iterator[Part]:
-    """Yield what kinds.md predicted, as far as the windows are recorded."""
+    """Yield what kinds.md predicted."""
     yield from _by_kind()
     yield from _properties()
     yield from _heads()
-    if recorded(LONG):
-        yield from _factors()
-        rank = float(spearmanr(means(SHORT), means(LONG)).statistic)
-        yield number("K15", "ρ of G at 512 and at 2,048 tokens", rank, "at least 0.7")
-        smaller = abs(means(SHORT)).mean() - abs(means(LONG)).mean()
-        yield number("K15", "mean |G|, 512 less 2,048", float(smaller), "above 0")
-    if recorded(LONGEST):
-        of = {kind: windows(kind, LONGEST).G.mean() for kind in kinds.SOME}
-        for kind in kinds.SOME[1:]:
-            yield number(
-                "K16", f"{kind} less prose, 8,192", float(of[kind] - of["prose"]), "above 0"
-            )
-    if recorded(PASSAGE, "MiniLM"):
-        other = means(PASSAGE, "MiniLM")
-        rank = float(spearmanr(means(SHORT), other).statistic)
-        yield _fisher(rank)
+    yield from _factors()
+    rank = float(spearmanr(means(SHORT), means(LONG)).statistic)
+    yield number("K15", "ρ of G at 512 and at 2,048 tokens", rank, "at least 0.7")
+    smaller = abs(means(SHORT)).mean() - abs(means(LONG)).mean()
+    yield number("K15", "mean |G|, 512 less 2,048", float(smaller), "above 0")
+    prose, *others = (windows(kind, LONGEST).G.mean() for kind in kinds.SOME)
+    for kind, mean in zip(kinds.SOME[1:], others, strict=True):
+        yield number("K16", f"{kind} less prose, 8,192", float(mean - prose), "above 0")
+    yield _fisher(float(spearmanr(means(SHORT), means(PASSAGE, "MiniLM")).statistic))
 
 
 def _fisher(rank: float) -> Part:

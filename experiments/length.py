@@ -4,11 +4,9 @@ The runs are those of length_head.toml; `parts` has each number and each sign, a
 `experiments.judging` has them.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from experiments.judging import Part, Values, above, between, near, number
 from experiments.lab.comparison import by_variant
 from experiments.lab.recall import LAWS, multipliers
 from experiments.lab.sweep import Outcome
+from experiments.records import runs
 
 START = 64
 LENGTHS = (16, 64, 256, 1024, 4096)
@@ -35,19 +34,21 @@ class Heads:
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self.runs = by_variant(outcomes)
 
-    def found(self, variant: str, steps: int, n: int) -> list[dict[str, Any]]:
+    def measured(self, variant: str, steps: int, n: int) -> list[dict[str, Any]]:
         """Return all that is measured at n, of each seed."""
-        return [one for run in self.runs[variant, steps] for one in run.measured if one["n"] == n]
+        return [
+            test for run in self.runs[variant, steps] for test in run.measured if test["n"] == n
+        ]
 
     def __call__(self, name: str, variant: str, steps: int, n: int) -> Values:
         """Return a number of each seed; "none" and the laws are losses, a model's of the answer."""
-        entries = self.found(variant, steps, n)
+        entries = self.measured(variant, steps, n)
         answers = "answers" in entries[0]
         if name in LAWS:
-            return np.array([one["answers" if answers else "laws"][name] for one in entries])
+            return np.array([test["answers" if answers else "laws"][name] for test in entries])
         if name == "none":
             name = "answer_loss" if answers else "loss"
-        return np.array([one[name] for one in entries])
+        return np.array([test[name] for test in entries])
 
 
 def ends(heads: Heads) -> Iterator[Part]:
@@ -106,12 +107,12 @@ def from_the_start(heads: Heads) -> Iterator[Part]:
     exact = {"noise_50": (0.26, 0.21, 0.13, 0.06), "noise_70": (0.08, 0.14, 0.21, 0.27)}
     for variant, excesses in exact.items():
         for n, predicted in zip(LENGTHS[1:], excesses, strict=True):
-            found = heads("annealed_loss", variant, LONG, n) - heads("loss", variant, LONG, n)
+            excess = heads("annealed_loss", variant, LONG, n) - heads("loss", variant, LONG, n)
             what = f"{variant}, by g and κ less loss at {n}"
             if variant == "noise_50":
-                yield near(10, what, found, predicted, 0.06)
+                yield near(10, what, excess, predicted, 0.06)
             else:
-                yield between(10, what, found, -0.03, predicted + 0.06)
+                yield between(10, what, excess, -0.03, predicted + 0.06)
     for n in LENGTHS[2:]:
         yield from _foretold(11, heads, "noise_50", BRIEF, n, lambda _: 0.3)
 
@@ -131,13 +132,13 @@ def laws(heads: Heads) -> Iterator[Part]:
     """Which law wins at 16 n₀, and what it costs below."""
 
     def less(
-        variant: str, one: str, other: str, steps: int = LONG, n: int = FAR
+        variant: str, law: str, other: str, steps: int = LONG, n: int = FAR
     ) -> tuple[str, Values]:
         """Return in words and in numbers what a head loses under one law less under another."""
         of = variant if steps == LONG else f"{variant}, {steps} steps"
         where = "" if n == FAR else f" at {n}"
-        values = heads(one, variant, steps, n) - heads(other, variant, steps, n)
-        return f"{of}, {one} − {other}{where}", values
+        values = heads(law, variant, steps, n) - heads(other, variant, steps, n)
+        return f"{of}, {law} − {other}{where}", values
 
     wrong = rule_wrong(heads)
     what = f"laws that win where t* > √r, wrong of {len(wrong)} cells"
@@ -146,8 +147,8 @@ def laws(heads: Heads) -> Iterator[Part]:
     for law, excess in exact.items():
         yield near(13, *less("noise_50", law, "none"), excess, 0.35 * excess)
     yield near(13, *less("noise_50", "ssmax", "none", n=4096), 1.25, 0.35 * 1.25)
-    for one, other in (("llama_4", "none"), ("infoscale", "none"), ("llama_4", "infoscale")):
-        yield near(14, *less("noise_70", one, other), 0.0, 0.01)
+    for law, other in (("llama_4", "none"), ("infoscale", "none"), ("llama_4", "infoscale")):
+        yield near(14, *less("noise_70", law, other), 0.0, 0.01)
     yield above(14, *less("noise_70", "ssmax", "none"))
     for law in DISTINCT:
         yield above(15, *less("fixed_50", law, "none"))
@@ -208,18 +209,8 @@ def learned(heads: Heads) -> Iterator[Part]:
     yield between(21, "gain, t* after 10000", heads("best", "noise_70_qk", LONG, FAR), 0.95, 1.25)
 
 
-def parts(outcomes: Iterable[Outcome]) -> list[Part]:
+def parts() -> list[Part]:
     """Return all parts of the predictions, in their order."""
-    heads = Heads(outcomes)
+    heads = Heads(runs("length_head"))
     chapters = (ends, from_the_start, laws, learned)
     return [part for chapter in chapters for part in chapter(heads)]
-
-
-def words(of: str) -> dict[int, str]:
-    """Return predictions in a few words, by number, from predictions/length.json."""
-    tables = json.loads((Path(__file__).parent / "predictions" / "length.json").read_text("utf-8"))
-    return {int(at): text for at, text in tables[of].items()}
-
-
-WORDS = words("head")
-"""The predictions in a few words."""

@@ -4,14 +4,14 @@ Predictions 22 to 33 of predictions/length.md, as `experiments.length` has those
 The runs are those of length_recall.toml and length_induction.toml, the losses those of the answer.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise, product
 
 from experiments import records
 from experiments.judging import Part, Values, above, near, number
 from experiments.lab.recall import LAWS
 from experiments.lab.sweep import Outcome
-from experiments.length import DISTINCT, FAR, START, Heads, words
+from experiments.length import DISTINCT, FAR, START, Heads
 
 LENGTHS = (64, 256, 1024, 4096)
 FARTHEST = LENGTHS[-1]
@@ -99,15 +99,11 @@ def induction(models: Heads) -> Iterator[Part]:
     yield number(33, "trained with SSMax, accuracy at 1024", beyond, "below 0.3")
 
 
-def parts(outcomes: Iterable[Outcome]) -> list[Part]:
+def parts() -> list[Part]:
     """Return all parts of the predictions, in their order."""
-    models = Heads(outcomes)
+    models = Heads(outcomes())
     checks = [part for of in (recall, noise, trained, induction) for part in of(models)]
     return sorted(checks, key=lambda part: part.prediction)
-
-
-WORDS = words("model")
-"""The predictions in a few words."""
 
 
 def outcomes() -> list[Outcome]:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from experiments.judging import Part, between, graded, near, number, surely
+from experiments.judging import Part, Values, between, graded, near, number, surely
 from experiments.lab import comparison
-from experiments.records import runs
+from experiments.records import losses, of_variant, runs
 
 SIZES = (16, 64, 256)
 """Dimensions of a head; the width is 256 each time."""
@@ -21,40 +20,37 @@ NEAR = 0.03
 """What the predictions call no difference, in nats per byte."""
 
 
-def outcomes(*sweeps: str) -> list[Any]:
-    """Return the runs of several sweeps."""
-    return [outcome for sweep in sweeps for outcome in runs(sweep)]
-
-
-def curve(variant: str, *sweeps: str) -> NDArray[np.float64]:
+def curve(variant: str, *sweeps: str) -> Values:
     """Return the learning rates at which a variant was run, and its losses: shape (2, rates)."""
-    recorded = outcomes(*sweeps)
-    of_variant = {outcome.setting.variant: outcome.setting.config for outcome in recorded}
-    losses = sorted(
-        (outcome.setting.training.learning_rate, outcome.run.final_loss)
-        for outcome in recorded
-        if outcome.setting.config == of_variant[variant]
+    recorded: list[Any] = [outcome for sweep in sweeps for outcome in runs(sweep)]
+    config_of = {setting.variant: setting.config for setting, _ in recorded}
+    points = sorted(
+        (setting.training.learning_rate, run.final_loss)
+        for setting, run in recorded
+        if setting.config == config_of[variant]
     )
-    return np.transpose(losses)
+    return np.transpose(points)
+
+
+def _above_root(sweep: str, scale: str, d: int, measure: str = "final_loss") -> Values:
+    """Return the losses of a scale minus those of 1/√d, one a seed, in a sweep of best rates."""
+    return losses(sweep, f"{scale}_{d}", measure) - losses(sweep, f"root_{d}", measure)
 
 
 def at_best(scale: str, d: int) -> list[Any]:
     """Return the runs of a scale at its best rate, one a seed."""
-    return [one for one in runs("no_scale_seeds") if one.setting.variant == f"{scale}_{d}"]
+    return of_variant("no_scale_seeds", f"{scale}_{d}")
 
 
-def rise(scale: str, d: int, measure: str = "final_loss") -> NDArray[np.float64]:
+def rise(scale: str, d: int, measure: str = "final_loss") -> Values:
     """Return the loss of a scale minus that of 1/√d, one a seed, each at its best rate."""
-    ends, others = (
-        [getattr(outcome.run, measure) for outcome in at_best(name, d)] for name in (scale, "root")
-    )
-    return np.subtract(ends, others)
+    return _above_root("no_scale_seeds", scale, d, measure)
 
 
 def best_with_norm(scale: str, d: int) -> Any:
     """Return the run with QK-norm that ends lowest, of those of a scale; one seed."""
-    own = (one for one in outcomes(*WITH_NORM) if one.setting.variant == f"norm_{scale}_{d}")
-    return min(own, key=lambda one: float(one.run.final_loss))
+    own: list[Any] = [o for sweep in WITH_NORM for o in of_variant(sweep, f"norm_{scale}_{d}")]
+    return min(own, key=lambda outcome: float(outcome.run.final_loss))
 
 
 def rise_with_norm(scale: str, d: int, measure: str = "final_loss") -> float:
@@ -63,42 +59,29 @@ def rise_with_norm(scale: str, d: int, measure: str = "final_loss") -> float:
     return float(np.subtract(*ends))
 
 
-def unseen(variant: str, d: int) -> NDArray[np.float64]:
+def unseen(variant: str, d: int) -> Values:
     """Return the loss with QK-norm minus that of 1/√d, of the two seeds that chose no rate."""
-    ends = {
-        (one.setting.variant, one.setting.training.seed): one.run.final_loss
-        for one in outcomes("no_scale_norm_seeds")
-    }
-    return np.array(
-        [ends[f"norm_{variant}_{d}", seed] - ends[f"norm_root_{d}", seed] for seed in (1, 2)]
-    )
+    own, root = (losses("no_scale_norm_seeds", f"norm_{name}_{d}") for name in (variant, "root"))
+    return own - root
 
 
-def over_unseen(measure: str = "final_loss") -> NDArray[np.float64]:
+def over_unseen(measure: str = "final_loss") -> Values:
     """Return by how much 1/d ends above 1/√d in heads of 256, of the five seeds 1 to 5.
 
     None of them chose the rate; the last three were run to test it.
     """
-    ends = {
-        (one.setting.variant, one.setting.training.seed): getattr(one.run, measure)
-        for one in outcomes("no_scale_seeds", "no_scale_unseen")
-    }
-    return np.array([ends["over_256", seed] - ends["root_256", seed] for seed in range(1, 6)])
-
-
-def as_people_train(d: int, measure: str = "final_loss") -> NDArray[np.float64]:
-    """Return the loss of scale 1 minus that of 1/√d with warm-up and decay, one a seed."""
-    ends, others = (
-        [getattr(one.run, measure) for one in _people(name, d)] for name in ("one", "root")
+    first, more = (
+        _above_root(sweep, "over", 256, measure) for sweep in ("no_scale_seeds", "no_scale_unseen")
     )
-    return np.subtract(ends, others)
+    return np.concatenate([first[1:], more])
 
 
-def _people(scale: str, d: int) -> list[Any]:
-    return [one for one in runs("people_undivided") if one.setting.variant == f"{scale}_{d}"]
+def as_people_train(d: int, measure: str = "final_loss") -> Values:
+    """Return the loss of scale 1 minus that of 1/√d with warm-up and decay, one a seed."""
+    return _above_root("people_undivided", "one", d, measure)
 
 
-def spreads(scale: str, d: int) -> tuple[tuple[int, ...], NDArray[np.float64]]:
+def spreads(scale: str, d: int) -> tuple[tuple[int, ...], Values]:
     """Return the recorded steps, and the spread of the logits over both layers there, by seed."""
     recorded = [outcome.run for outcome in at_best(scale, d)]
     squares = [np.square(run.spreads).mean(axis=1) for run in recorded]
@@ -147,8 +130,13 @@ def predicted_unseen() -> Iterator[Part]:
 def predicted_people_rates() -> Iterator[Part]:
     """Yield what people_undivided_rates.toml predicted of the best rates, in powers of 2."""
     for d in (64, 256):
-        one, root = (_people(name, d)[0].setting.training.learning_rate for name in ("one", "root"))
-        yield graded(1, f"steps of 2 below 1/√d's rate, d = {d}", np.log2(root / one), 1.0, 0.0)
+        undivided, root = (
+            of_variant("people_undivided", f"{name}_{d}")[0].setting.training.learning_rate
+            for name in ("one", "root")
+        )
+        yield graded(
+            1, f"steps of 2 below 1/√d's rate, d = {d}", np.log2(root / undivided), 1.0, 0.0
+        )
 
 
 def predicted_people() -> Iterator[Part]:

@@ -209,12 +209,7 @@ def scaled(case: Case, t: float) -> Iterator[None]:
     """Run the package's own code with the scores of the module that attends times t."""
     if isinstance(case.scale, str):
         before = getattr(case.attends, case.scale)
-        if isinstance(before, nn.Parameter):  # a logarithm
-            case.attends.register_parameter(
-                case.scale, nn.Parameter(before + torch.tensor(t).log())
-            )
-        else:
-            setattr(case.attends, case.scale, before * t)
+        setattr(case.attends, case.scale, before * t)
         yield
         setattr(case.attends, case.scale, before)
     else:
@@ -277,12 +272,14 @@ def probed(case: Case) -> float | None:
     table = report.table()
     name = name_of(case)
     lines = [i for i, layer in enumerate(table["layer"]) if layer == name]
-    found = np.asarray(table["collision_probability"])[lines]
-    weights = kept[0].reshape(-1, len(found), *kept[0].shape[-2:])  # heads are the inner axis
+    probed_heads = np.asarray(table["collision_probability"])[lines]
+    weights = kept[0].reshape(
+        -1, len(probed_heads), *kept[0].shape[-2:]
+    )  # heads are the inner axis
     rows = (weights > 0.0).sum(-1) >= 2
     squares = torch.where(rows, weights.square().sum(-1), 0.0)
     expected = (squares.sum((0, 2)) / rows.sum((0, 2))).numpy()
-    return float(np.abs(found - expected).max() / expected.max())
+    return float(np.abs(probed_heads - expected).max() / expected.max())
 
 
 def name_of(case: Case) -> str:
@@ -298,21 +295,21 @@ def rescaled(case: Case) -> float:
         with scaled(case, FACTOR):
             expected = loss(case.model, case.inputs)
         with rescale(factor=FACTOR, layers=[name_of(case)]):
-            found = loss(case.model, case.inputs)
-    return float(abs(found - expected) / abs(expected - own))
+            rescaled_loss = loss(case.model, case.inputs)
+    return float(abs(rescaled_loss - expected) / abs(expected - own))
 
 
 def differentiated(case: Case) -> float:
     """Return how far ∂L/∂log t of the module is from a difference of losses."""
     gradient = scale_gradient(case.model, [case.inputs], loss)
-    found = np.nansum(gradient.value[gradient.layers.index(name_of(case))])
+    slope = np.nansum(gradient.value[gradient.layers.index(name_of(case))])
     with torch.no_grad():
         values = []
         for step in (-2.0, -1.0, 1.0, 2.0):
             with scaled(case, math.exp(step * STEP)):
                 values.append(float(loss(case.model, case.inputs)))
     expected = float(np.dot(values, [1.0, -8.0, 8.0, -1.0])) / (12.0 * STEP)
-    return float(abs(found - expected) / abs(expected))
+    return float(abs(slope - expected) / abs(expected))
 
 
 TOOLS = {"probe": probed, "rescale": rescaled, "scale_gradient": differentiated}
@@ -320,14 +317,14 @@ TOOLS = {"probe": probed, "rescale": rescaled, "scale_gradient": differentiated}
 
 def answers(name: str) -> dict[str, Any]:
     """Return what each tool does with a case: how far it is off, or why it refuses."""
-    found: dict[str, Any] = {}
+    by_tool: dict[str, Any] = {}
     for tool, check in TOOLS.items():
         torch.manual_seed(0)
         try:
-            found[tool] = check(CASES[name][1]())
+            by_tool[tool] = check(CASES[name][1]())
         except (RuntimeError, ValueError) as error:
-            found[tool] = str(error)
-    return found
+            by_tool[tool] = str(error)
+    return by_tool
 
 
 def without_operators() -> None:

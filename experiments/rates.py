@@ -27,11 +27,11 @@ def _last(run: Any) -> float:
 
 def curves(sweep: str, loss: Callable[[Any], float]) -> Curves:
     """Return the loss of each variant at each learning rate, of the one seed of a sweep."""
-    found: Curves = {}
+    losses: Curves = {}
     for setting, run in runs(sweep):
-        of_variant = found.setdefault(setting.variant, {})
+        of_variant = losses.setdefault(setting.variant, {})
         of_variant[setting.training.learning_rate] = loss(run)
-    return found
+    return losses
 
 
 def best(of_variant: dict[float, float]) -> float:
@@ -39,38 +39,38 @@ def best(of_variant: dict[float, float]) -> float:
     return min(of_variant, key=of_variant.__getitem__)
 
 
-def _among(found: Curves, rates: Iterable[float]) -> float:
+def _among(losses: Curves, rates: Iterable[float]) -> float:
     """Return how many variants have their best rate among these."""
-    return float(sum(best(one) in set(rates) for one in found.values()))
+    return float(sum(best(of_variant) in set(rates) for of_variant in losses.values()))
 
 
 def gain_text() -> Iterator[Part]:
     """Yield what was predicted of gains of text models."""
-    found = curves("gain_text_rates", _validation)
-    yield number(1, "of 7, best at 2⁻⁷ or 2⁻⁸", _among(found, (2.0**-7, 2.0**-8)), "at least 7")
+    losses = curves("gain_text_rates", _validation)
+    yield number(1, "of 7, best at 2⁻⁷ or 2⁻⁸", _among(losses, (2.0**-7, 2.0**-8)), "at least 7")
 
 
 def gain_recall() -> Iterator[Part]:
     """Yield what was predicted of gains of recall models."""
-    found = curves("gain_recall_rates", _last)
-    yield number(1, "of 12, best at .003 or .006", _among(found, (0.003, 0.006)), "at least 10")
+    losses = curves("gain_recall_rates", _last)
+    yield number(1, "of 12, best at .003 or .006", _among(losses, (0.003, 0.006)), "at least 10")
 
 
 def trained_law() -> Iterator[Part]:
     """Yield what was predicted of recall models with a rule."""
-    found = curves("trained_law_rates", _last)
-    yield number(1, "of 15, best at .003 or .006", _among(found, (0.003, 0.006)), "at least 15")
+    losses = curves("trained_law_rates", _last)
+    yield number(1, "of 15, best at .003 or .006", _among(losses, (0.003, 0.006)), "at least 15")
     for task in TASKS:
-        rates = [best(one) for name, one in found.items() if name.startswith(task)]
+        rates = [best(of_variant) for name, of_variant in losses.items() if name.startswith(task)]
         yield number(2, f"{task}, largest over smallest", max(rates) / min(rates), "at most 2")
 
 
 def trained_text() -> Iterator[Part]:
     """Yield what was predicted of text models with a rule."""
-    found = curves("trained_text_rates", _validation)
-    yield number(1, "of 6, best at 2⁻⁸ or 2⁻⁹", _among(found, (2.0**-8, 2.0**-9)), "at least 6")
+    losses = curves("trained_text_rates", _validation)
+    yield number(1, "of 6, best at 2⁻⁸ or 2⁻⁹", _among(losses, (2.0**-8, 2.0**-9)), "at least 6")
     for positions in POSITIONS:
-        pair = [found[f"{positions}_{rule}"] for rule in ("none", "ssmax")]
-        rates = [best(one) for one in pair]
-        costs = [one[rate] - min(one.values()) for one in pair for rate in rates]
+        pair = [losses[f"{positions}_{rule}"] for rule in ("none", "ssmax")]
+        rates = [best(of_variant) for of_variant in pair]
+        costs = [curve[rate] - min(curve.values()) for curve in pair for rate in rates]
         yield number(2, f"{positions}, cost of the other's rate", max(costs), "below 0.01")

@@ -18,8 +18,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from tqdm import tqdm
 
+from attnlib._checking import FloatArray
 from attnlib._files import replace
 from experiments import provenance
 
@@ -154,6 +156,16 @@ def runs(experiment: str) -> "tuple[Outcome, ...]":
     return tuple(outcomes)
 
 
+def of_variant(experiment: str, variant: str) -> "list[Outcome]":
+    """Return the recorded runs of one variant, in the order of the sweep: as `runs`."""
+    return [outcome for outcome in runs(experiment) if outcome.setting.variant == variant]
+
+
+def losses(experiment: str, variant: str, measure: str = "final_loss") -> FloatArray:
+    """Return the losses of a variant that has one learning rate, (seeds,), in nats a byte."""
+    return np.array([getattr(run, measure) for _, run in of_variant(experiment, variant)])
+
+
 def merge_runs(*experiments: str) -> "tuple[Outcome, ...]":
     """Return the runs of several experiments, by learning rate, the largest first, and by seed.
 
@@ -167,14 +179,9 @@ def merge_runs(*experiments: str) -> "tuple[Outcome, ...]":
 
 
 def training_runs() -> list[Fields]:
-    """Return what is recorded of every training run on a text, of each once.
-
-    Those of sweeps that are still in experiments/planned are left out.
-    """
+    """Return what is recorded of every training run on a text, of each once."""
     from experiments.lab import results
 
-    planned = {path.stem for path in HERE.glob("planned/*.toml")}
     files = sorted((RECORDED / "training").glob("*.jsonl"))
-    finished = (file for file in files if file.stem not in planned)
-    lines = chain.from_iterable(results.read(file).items() for file in finished)
+    lines = chain.from_iterable(results.read(file).items() for file in files)
     return list(dict(lines).values())

@@ -24,27 +24,6 @@ from experiments.judging import Part, Values, above, between, number
 from experiments.lab.recall import tilt
 from experiments.one_head import DECAYED_STRENGTH, DECAYED_WIDTH, KEYS, STRENGTH, WIDTH
 
-WORDS = {
-    "H1": "gradient descent: sizes rise by what the scale gradient says",
-    "H2": "gradient descent: the difference of the squared norms stays",
-    "H3": "gradient descent, direction first: the cosine when the size has doubled",
-    "H4": "gradient descent, direction first: when the cosine is ½, and when the size has doubled",
-    "H5": "gradient descent: cosine and closed form while logits are small",
-    "H6": "gradient descent: how the delay grows as the start becomes smaller",
-    "H7": "gradient descent: the delay, beside the model's",
-    "H8": "both matrices aligned: α beside the model's",
-    "H9": "gradient descent: cosine and size when the loss has halved",
-    "H10": "gradient descent: α and evenness at the end",
-    "H11": "Adam: the delay is bounded",
-    "H12": "Adam: cosine and size on the way",
-    "H13": "Adam: sizes do not follow the scale gradient",
-    "H14": "L2: the scale gradient at rest, and the two norms",
-    "H15": "L2: α at rest",
-    "H16": "L2 beyond the critical decay: nothing is left",
-    "H17": "L2: the head's own t*",
-    "H18": "AdamW: the scale gradient is far from L2's",
-}
-
 SMALL = one_head.FACTORS[1:]
 HALF = np.log(KEYS) / 2.0
 """The loss at which a head has left its plateau: half of the loss without attention."""

@@ -9,11 +9,11 @@ from itertools import product
 
 import numpy as np
 
-from experiments import length
 from experiments.judging import Part, Values, above, between, graded, near, number
 from experiments.lab.comparison import by_variant
 from experiments.lab.sweep import Outcome
 from experiments.length import FAR, START, Heads
+from experiments.records import runs
 
 TASKS = ("fixed", "noise", "growing")
 RULES = ("root_log", "ssmax", "log", "own")
@@ -40,18 +40,19 @@ class Recall:
 
     def wanted(self, variant: str, n: int) -> Values:
         """Return t* of each seed, the mean over its heads."""
-        entries = self.heads.found(variant, STEPS, n)
-        return np.array([np.mean([head["best"] for head in one["heads"]]) for one in entries])
+        entries = self.heads.measured(variant, STEPS, n)
+        return np.array([np.mean([head["best"] for head in entry["heads"]]) for entry in entries])
 
 
-def recall(models: Recall) -> Iterator[Part]:
-    """Associative recall, trained with each rule."""
+def recall() -> Iterator[Part]:
+    """Yield what was predicted of associative recall, trained with each rule."""
+    models = Recall(runs("trained_law"))
 
-    def less(task: str, one: str, other: str, n: int = FAR) -> tuple[str, Values]:
+    def less(task: str, rule: str, other: str, n: int = FAR) -> tuple[str, Values]:
         """Return in words and in numbers what is lost with one rule less with another."""
         where = "" if n == FAR else f" at {n}"
-        values = models(f"{task}_{one}", n) - models(f"{task}_{other}", n)
-        return f"{task}, {one} − {other}{where}", values
+        values = models(f"{task}_{rule}", n) - models(f"{task}_{other}", n)
+        return f"{task}, {rule} − {other}{where}", values
 
     for task, rule in product(TASKS, RULES):
         yield near(1, *less(task, rule, "none", START), 0.0, 0.01)
@@ -117,8 +118,14 @@ class Text:
         return np.array([run.gains[-1] for run in self.runs[variant, TEXT_STEPS]])
 
 
-def text(models: Text) -> Iterator[Part]:
-    """Language models of bytes, trained with each rule."""
+def texts() -> Text:
+    """Return all decoders that were trained with a rule in n on text."""
+    return Text([*runs("trained_text"), *runs("trained_text_more")])
+
+
+def text() -> Iterator[Part]:
+    """Yield what was predicted of language models of bytes, trained with each rule."""
+    models = texts()
     for positions, rule in product(POSITIONS, ("ssmax", "own")):
         cost = models(f"{positions}_{rule}", 1) - models(f"{positions}_none", 1)
         yield near(1, f"{positions}, {rule} − none at 128", cost, 0.0, 0.02)
@@ -141,8 +148,9 @@ def text(models: Text) -> Iterator[Part]:
     yield near(7, "rotary, none read under log n − ssmax", late, 0.0, 0.1)
 
 
-def more(models: Text) -> Iterator[Part]:
-    """The rest of them: fixed rules, and no positions at all."""
+def more() -> Iterator[Part]:
+    """Yield what was predicted of the rest of them: fixed rules, and no positions at all."""
+    models = texts()
     for positions, times in product((*POSITIONS, "nowhere"), (1, 16)):
         apart = models(f"{positions}_log", times) - models(f"{positions}_ssmax", times)
         yield near(1, f"{positions}, log − ssmax at {128 * times}", apart, 0.0, 0.03)
@@ -151,7 +159,3 @@ def more(models: Text) -> Iterator[Part]:
     yield between(2, "rotary, root_log between none, 0, and log, 1", share, 0.0, 1.0)
     lost = models.lost("nowhere_none") - models.lost("preceding_none")
     yield above(3, "none, lost at 2048, nowhere − preceding", lost)
-
-
-RECALL_WORDS, TEXT_WORDS, MORE_WORDS = map(length.words, ("recall", "text", "more"))
-"""The predictions in a few words."""

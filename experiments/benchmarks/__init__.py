@@ -74,15 +74,17 @@ def peak_growth(call: Callable[[], object]) -> float:
     return (_kibibytes("VmHWM") - before) / 1024
 
 
-def least_seconds(ways: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Return the least time of each way, in turns, without the first."""
+Ways = dict[str, Callable[[], object]]
+
+
+def least_seconds(runs: Callable[[int], Ways], tokens: int, repeats: int) -> dict[str, float]:
+    """Return the least time of each way on so many tokens, in turns, without the first."""
+    ways = runs(tokens)
     times = [[seconds(run) for run in ways.values()] for _ in range(1 + repeats)][1:]
     return dict(zip(ways, map(min, zip(*times, strict=True)), strict=True))
 
 
-def memory_growth(
-    runs: Callable[[int], dict[str, Callable[[], object]]], way: str, tokens: int
-) -> float:
+def memory_growth(runs: Callable[[int], Ways], way: str, tokens: int) -> float:
     """Return the MiB by which a way on so many tokens raises the peak of this process's memory."""
     runs(32)[way]()
     return peak_growth(runs(tokens)[way])

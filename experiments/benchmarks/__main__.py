@@ -29,19 +29,6 @@ RECORD = path_of("benchmarks")
 PAGE = ROOT / "chapters" / "performance.md"
 ON_GPU = ROOT / "experiments" / "gpu" / "recorded" / "checks.jsonl"
 
-PROSE = """\
-# Performance
-
-What the functions of `attnlib` cost beside what one would use instead, measured in turns in one
-run. A ratio of 100 means a hundredth of the time, or of the memory. Another machine has other times
-and much the same ratios.
-
-Recorded on {date}: {processor}, {cores} cores, PyTorch on {threads} of them; {versions}.
-Before it began, other programs kept {busy:.0f} % of the processors busy. `make bench` measures
-again and writes this page.
-
-"""
-
 TABLE = """\
 ```{list-table}
 :header-rows: 1
@@ -64,12 +51,14 @@ def page(record: Record) -> str:
     shown = {name: facts.pop(name) for name in ("processor", "cores", "threads", "date", "busy")}
     facts = {"Python": facts.pop("python"), **facts, "commit": facts.get("commit", "")[:12]}
     listed = ", ".join(f"{name} {number}" for name, number in facts.items() if number)
-    lines = [PROSE.format(versions=listed, **shown)]
+    lines: list[str] = []
     for entry in record.entries:
         lines.append(f"\n{entry.found['what']}\n\n" + TABLE)
         lines += [row(Ratio(**ratio)) for ratio in entry.found["ratios"]]
         lines.append("```\n")
-    return "".join([*lines, summary.page(_files.lines(ON_GPU))])
+    template = Path(__file__).with_name("page.md").read_text("utf-8")
+    on_gpu = summary.facts(_files.lines(ON_GPU))
+    return template.format(versions=listed, benchmarks="".join(lines), **shown, **on_gpu)
 
 
 def row(line: Ratio) -> str:

@@ -14,18 +14,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib.attention import attend
 from experiments.benchmarks import Ratio, alone, peak_growth, seconds
+from experiments.lab.model import written_out
 
 LENGTH, HEADS, D = 4096, 8, 64
 QUICK = {"repeats": 1}
-
-
-def written_out(q: Tensor, k: Tensor, v: Tensor, is_causal: bool) -> Tensor:
-    """Return attention with its matrix of scores."""
-    scores = q @ k.transpose(-2, -1) / D**0.5
-    if is_causal:
-        future = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(future, -torch.inf)
-    return scores.softmax(-1) @ v
 
 
 OURS: dict[str, Callable[..., Tensor]] = {

@@ -4,12 +4,12 @@ A model of the size of GPT-2 small with random parameters, in float32 on one cor
 in turns; each peak of memory is that of a process of its own.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 from attnlib.calibration import scale_gradient
-from experiments.benchmarks import Ratio, alone, least_seconds, memory_growth
+from experiments.benchmarks import Ratio, Ways, alone, least_seconds, memory_growth
 
 FACTORS = 5
 """Factors that a user would try for each head without gradients."""
@@ -19,7 +19,7 @@ FORWARD = "forward"
 QUICK = {"repeats": 1, "tokens": 64}
 
 
-def runs(tokens: int) -> dict[str, Callable[[], object]]:
+def runs(tokens: int) -> Ways:
     """Return ways to run the model on one text of random tokens."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -50,24 +50,14 @@ def runs(tokens: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def times(tokens: int, repeats: int) -> dict[str, float]:
-    """Return the least seconds of each way, in turns, without the first."""
-    return least_seconds(runs(tokens), repeats)
-
-
-def growth(way: str, tokens: int) -> float:
-    """Return the MiB by which a run raises the peak of memory of this process."""
-    return memory_growth(runs, way, tokens)
-
-
 def measure(tokens: int = 512, repeats: int = 6) -> Iterator[Ratio]:
     """Yield time and memory."""
-    least = alone(times, tokens, repeats)
+    least = alone(least_seconds, runs, tokens, repeats)
     ours = f"{OURS}, n = {tokens}"
     for theirs in (TRAINED, ACTIVATIONS):
         yield Ratio(ours, theirs, least[OURS], least[theirs], "s")
     grid = FACTORS * 144 * least[FORWARD]
     note = "one pass was timed"
     yield Ratio(ours, f"{FACTORS} factors × 144 heads forward", least[OURS], grid, "s", note)
-    memory = [alone(growth, way, tokens) for way in (OURS, ACTIVATIONS)]
+    memory = [alone(memory_growth, runs, way, tokens) for way in (OURS, ACTIVATIONS)]
     yield Ratio(ours, ACTIVATIONS, *memory, "MiB")

@@ -4,12 +4,12 @@ A model of the size of GPT-2 small with random parameters, in float32 on one cor
 in turns; each peak of memory is that of a process of its own.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 from attnlib.probing import probe
-from experiments.benchmarks import Ratio, alone, least_seconds, memory_growth
+from experiments.benchmarks import Ratio, Ways, alone, least_seconds, memory_growth
 
 ROWS = 64
 PROBED, SOME = "GPT-2 small under the probe", f"GPT-2 small under the probe, rows={ROWS}"
@@ -17,7 +17,7 @@ PLAIN, WEIGHTS = "GPT-2 small", "GPT-2 small, output_attentions"
 QUICK = {"repeats": 1, "tokens": 128}
 
 
-def runs(tokens: int) -> dict[str, Callable[[], object]]:
+def runs(tokens: int) -> Ways:
     """Return ways to run the model on one text of random tokens."""
     from transformers import GPT2Config, GPT2Model
 
@@ -40,20 +40,10 @@ def runs(tokens: int) -> dict[str, Callable[[], object]]:
     }
 
 
-def times(tokens: int, repeats: int) -> dict[str, float]:
-    """Return the least seconds of each way, in turns, without the first."""
-    return least_seconds(runs(tokens), repeats)
-
-
-def growth(way: str, tokens: int) -> float:
-    """Return the MiB by which a run raises the peak of memory of this process."""
-    return memory_growth(runs, way, tokens)
-
-
 def measure(tokens: int = 1024, repeats: int = 6) -> Iterator[Ratio]:
     """Yield time and memory."""
-    least = alone(times, tokens, repeats)
+    least = alone(least_seconds, runs, tokens, repeats)
     for ours, theirs in ((PROBED, PLAIN), (SOME, PLAIN), (PROBED, WEIGHTS)):
         yield Ratio(f"{ours}, n = {tokens}", theirs, least[ours], least[theirs], "s")
-    memory = [alone(growth, way, tokens) for way in (PROBED, WEIGHTS)]
+    memory = [alone(memory_growth, runs, way, tokens) for way in (PROBED, WEIGHTS)]
     yield Ratio(f"{PROBED}, n = {tokens}", WEIGHTS, *memory, "MiB")

@@ -7,17 +7,15 @@ same model, its attention softmax(QKᵀ/√d)V with the matrix of scores, and Py
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn import functional
 
 from experiments.benchmarks import Ratio
 from experiments.lab import data
-from experiments.lab.model import Config, Transformer, loss
+from experiments.lab.model import Config, Transformer, loss, written_out
 from experiments.lab.train import Training, train
 
 QUICK = {"steps": 1, "repeats": 1}
@@ -28,17 +26,6 @@ Run = Callable[[Config, Training, data.Text], list[float]]
 def laboratory(config: Config, training: Training, text: data.Text) -> list[float]:
     """Return the losses of a run of the laboratory."""
     return train(config, training, text).losses.tolist()
-
-
-def written_out(
-    q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool, scale: float, **_: Any
-) -> Tensor:
-    """Return what PyTorch's kernel does, softmax(scale · q kᵀ) v, with the matrix of scores."""
-    scores = (q @ k.mT) * scale
-    if is_causal:
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-        scores = scores.masked_fill(future, -torch.inf)
-    return torch.softmax(scores, dim=-1) @ v
 
 
 @mock.patch.object(functional, "scaled_dot_product_attention", written_out)

@@ -32,8 +32,8 @@ from attnlib.interception import eagerly
 from attnlib.probing import Monitor, probe
 from experiments import provenance
 from experiments.lab.descent import Descent, descend, on_own_stream
-from experiments.lab.model import Config, Transformer, loss
-from experiments.records import Fields, load
+from experiments.lab.model import Config, Transformer, loss, written_out
+from experiments.records import Fields
 
 KERNELS = {
     "default": None,
@@ -220,7 +220,7 @@ TOOLS: dict[str, Tool] = {
     "steps": replayed,
 }
 COMPILED = ("attend", "rescale", "Monitor")
-"""The tools that may be told of what torch.compile has compiled."""
+"""The tools that are tried on what torch.compile has compiled."""
 
 
 class Check(NamedTuple):
@@ -238,10 +238,10 @@ class Check(NamedTuple):
         if self.compiled:
             torch._dynamo.reset()
         with place.attending():
-            found = map(_array, TOOLS[self.tool](place))
+            numbers = map(_array, TOOLS[self.tool](place))
         errors = [
-            np.linalg.norm(one - exact) / np.linalg.norm(exact)
-            for one, exact in zip(found, _exact(self.tool, dtype, length), strict=True)
+            np.linalg.norm(array - exact) / np.linalg.norm(exact)
+            for array, exact in zip(numbers, _exact(self.tool, dtype, length), strict=True)
         ]
         return float(np.nan_to_num(max(errors), nan=math.inf))
 
@@ -267,7 +267,7 @@ def _exact(tool: str, rounded: torch.dtype, length: int) -> Numbers:
 def planned(device: str) -> list[Check]:
     """Return all checks, those of what a user gets first, and last what is to be compiled."""
     kernels = ["math"] if device == "cpu" else list(KERNELS)
-    found = [
+    checks = [
         Check(tool, dtype, kernel)
         for kernel in kernels
         for dtype in LIMITS
@@ -277,12 +277,12 @@ def planned(device: str) -> list[Check]:
         and not (device == "cpu" and dtype == "float16")
     ]
     compiled = [
-        one._replace(compiled=True)
-        for one in found
-        if one.tool in COMPILED
-        and (one.kernel == kernels[0] or (one.tool, one.dtype) == ("attend", "bfloat16"))
+        check._replace(compiled=True)
+        for check in checks
+        if check.tool in COMPILED
+        and (check.kernel == kernels[0] or (check.tool, check.dtype) == ("attend", "bfloat16"))
     ]
-    return found + sorted(compiled, key=lambda one: one.dtype != "bfloat16")
+    return checks + sorted(compiled, key=lambda check: check.dtype != "bfloat16")
 
 
 # --- what they cost -------------------------------------------------------------------------------
@@ -298,12 +298,6 @@ def milliseconds(device: str, run: Callable[[], object], repeats: int) -> float:
             torch.cuda.synchronize()
         times.append(1e3 * (time.perf_counter() - start))
     return median(times[1:])
-
-
-def written_out(q: Tensor, k: Tensor, v: Tensor, *, scale: float, **_: Any) -> Tensor:
-    """Return causal attention with its matrix of scores."""
-    future = torch.ones(q.shape[-2:-1] * 2, dtype=torch.bool, device=q.device).triu(1)
-    return ((q @ k.mT) * scale).masked_fill(future, -torch.inf).softmax(-1) @ v
 
 
 def costs(device: str, length: int, width: int) -> dict[str, Callable[[], tuple[float, float]]]:
@@ -361,18 +355,6 @@ def costs(device: str, length: int, width: int) -> dict[str, Callable[[], tuple[
     }
 
 
-ON_CPU = {
-    "attend with a policy, gradients | bare attention": (
-        "attention",
-        "attend with a policy, n = 4096, 8 heads, causal, with gradients",
-    ),
-    "forward under probe | forward": ("probing", "GPT-2 small under the probe"),
-    "scale_gradient | forward and backward": ("calibration", "scale_gradient"),
-    "a step of the laboratory | attention written out": ("training", "experiments.lab"),
-}
-"""Where experiments/recorded/benchmarks.json has the ratio on a CPU: a benchmark, and its words."""
-
-
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -382,16 +364,16 @@ def go(file: Path, device: str, end: float, say: Callable[[str], None]) -> None:
     What failed is tried again.
     """
     length, width = (64, 2 * D) if device == "cpu" else (1024, 512)
-    found = latest(file)
+    before = latest(file)
     work: list[tuple[Fields, Callable[[], Fields]]] = [
         ({**check._asdict(), "on": device}, partial(_checked, check, device, length))
         for check in planned(device)
     ]
     for name, time_both in costs(device, length, width).items():
-        work.append(({"cost": name, "on": device}, partial(_timed, name, time_both)))
-    work.sort(key=lambda one: one[0].get("compiled", False))  # what is compiled takes longest
+        work.append(({"cost": name, "on": device}, partial(_timed, time_both)))
+    work.sort(key=lambda item: item[0].get("compiled", False))  # what is compiled takes longest
     for about, measure in work:
-        line = found.get(_key(about), {})
+        line = before.get(_key(about), {})
         if line.get("passed") or "ours" in line:
             continue
         label = ", ".join(map(str, about.values()))
@@ -431,15 +413,9 @@ def _checked(check: Check, device: str, length: int) -> Fields:
     return {"error": min(error, 1e9), "limit": check.limit, "passed": error <= check.limit}
 
 
-def _timed(name: str, time_both: Callable[[], tuple[float, float]]) -> Fields:
+def _timed(time_both: Callable[[], tuple[float, float]]) -> Fields:
     ours, theirs = time_both()
-    found: Fields = {"ours": ours, "theirs": theirs}
-    if name in ON_CPU:
-        benchmark, words = ON_CPU[name]
-        ratios = load("benchmarks").find(benchmark=benchmark)["ratios"]
-        ratio = next(ratio for ratio in ratios if ratio["ours"].startswith(words))
-        found["on_cpu"] = ratio["their_cost"] / ratio["our_cost"]
-    return found
+    return {"ours": ours, "theirs": theirs}
 
 
 def _name(device: str) -> str:

@@ -1,4 +1,4 @@
-"""The command line of the GPU: checks, runs, sweeps, and the pack of the corpus."""
+"""The command line of the GPU: checks, runs, and the pack of the corpus."""
 
 import argparse
 import faulthandler
@@ -19,7 +19,7 @@ LONGEST = 9.5
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one of the commands; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m experiments gpu", description=__doc__)
-    parser.add_argument("command", choices=["checks", "runs", "sweeps", "pack"])
+    parser.add_argument("command", choices=["checks", "runs", "pack"])
     parser.add_argument("--out", type=Path, default=OUT, help="the folder of the results")
     parser.add_argument(
         "--device",
@@ -27,9 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         choices=["cuda", "cpu"],
         help='"cpu": a look at it, at tiny sizes',
     )
-    parser.add_argument("--minutes", type=float, help="of new work; by default 2, 6 and 8")
-    parser.add_argument("--processes", type=int, default=14, help="that train at once, of sweeps")
-    parser.add_argument("files", nargs="*", type=Path, help="sweeps; by default all planned ones")
+    parser.add_argument("--minutes", type=float, help="of new work; by default 2 and 6")
     given = parser.parse_args(arguments)
     if given.minutes is not None and not 0.0 < given.minutes < math.inf:
         parser.error(f"--minutes must be above 0, got {given.minutes}")
@@ -46,11 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if given.device == "cpu":
         torch.set_num_threads(1)  # several wait for one another at tiny sizes
-    if given.command == "sweeps":
-        from experiments.gpu import sweeps
-
-        end = time.monotonic() + 60.0 * (given.minutes or 8.0)
-        return int(sweeps.go(given.files or sweeps.planned(), given.processes, end, say) > 0)
     start = time.monotonic()
     faulthandler.dump_traceback_later(60.0 * LONGEST, exit=True, file=sys.__stderr__ or 2)
     try:
@@ -78,26 +71,21 @@ def say(line: str) -> None:
 
 def checks(out: Path, device: str, end: float) -> int:
     """Check the tools; return 1 where one failed."""
-    from experiments.gpu import summary
     from experiments.gpu.checks import go, latest
 
     file = out / "checks.jsonl"
     go(file, device, end, say)
     lines = [line for line in latest(file).values() if line["on"] == device]
-    for shown in summary.of_checks(lines):
-        say(shown)
-    return int(any("failure" in line or line.get("passed") is False for line in lines))
+    failed = sum("failure" in line or line.get("passed") is False for line in lines)
+    say(f"{len(lines)} checks and costs, {failed} failed")
+    return int(failed > 0)
 
 
 def runs(out: Path, device: str, end: float) -> int:
     """Train what there is time for; return 0."""
-    from experiments.gpu import summary
     from experiments.gpu.runs import go, planned
 
-    plan = planned(tiny=device == "cpu")
-    go(plan, out, end, say)
-    for line in summary.of_runs(out, plan):
-        say(line)
+    go(planned(tiny=device == "cpu"), out, end, say)
     return 0
 
 

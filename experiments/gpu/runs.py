@@ -2,8 +2,8 @@
 
 A run is a line, as of every sweep, with what was found after training beside it: `extended`, the
 readings after a short continuation in longer windows, and `scale_gradients`, ∂L/∂log t of each
-text, layer and head at each length. A run that would not end in time is not begun, and one that
-does not end is not there: the same command goes on.
+text, layer and head at each length. A run that does not end in time is not there: the same command
+goes on.
 """
 
 import copy
@@ -25,14 +25,13 @@ from attnlib.calibration import scale_gradient
 from experiments.lab import data, results, sweep
 from experiments.lab.data import Batch, Text
 from experiments.lab.descent import descend
-from experiments.lab.model import Config, Transformer, named_law
+from experiments.lab.model import Transformer, named_law
 from experiments.lab.results import Setting
 from experiments.lab.train import (
-    Clock,
     Training,
-    as_written,
     batch_loss,
     batches_of,
+    own_precision,
     read,
     train_model,
     windows_of,
@@ -49,11 +48,6 @@ LONGER = 4
 TEXTS = 8
 """Windows whose scale gradient is taken at each length."""
 
-PEAK = 989e12
-"""What an H100 can do in bfloat16, operations a second."""
-SHARE = 0.12
-"""The share of that which is expected before a run was timed: a careful guess."""
-
 Table = dict[str, Any]
 Planned = tuple[str, Setting]
 """The name of a file, and a run of it."""
@@ -66,13 +60,13 @@ class OutOfTimeError(Exception):
 def planned(tiny: bool = False) -> list[Planned]:
     """Return the runs, each with the name of its file; small ones for the CPU."""
     sweeps = {name: sweep.read(HERE / f"{name}.toml") for name, _ in ORDER}
-    found = [
+    runs = [
         (name, setting)
         for name, seed in ORDER
         for setting in sweeps[name].settings
         if setting.training.seed == seed
     ]
-    return [(name, _tiny(setting)) for name, setting in found] if tiny else found
+    return [(name, _tiny(setting)) for name, setting in runs] if tiny else runs
 
 
 def _tiny(setting: Setting) -> Setting:
@@ -101,43 +95,16 @@ def _training(setting: Setting) -> Training:
     return setting.training
 
 
-def parameters(config: Config) -> int:
-    """Return how many numbers a decoder learns in its matrices."""
-    return 12 * config.depth * config.width**2 + 2 * 256 * config.width
-
-
-def operations(setting: Setting) -> float:
-    """Return about how many operations a run takes: six a parameter and token, and attention."""
-    config, training = setting.config, _training(setting)
-
-    def forward(n: int) -> float:  # of a token among n; half of the keys are hidden
-        return 2.0 * parameters(config) + 2.0 * config.depth * config.width * n
-
-    tokens = training.batch * config.sequence
-    total = 3.0 * training.steps * tokens * forward(config.sequence)
-    if training.lengths:
-        longer = LONGER * config.sequence
-        ways = 2 if config.law == "none" else 1
-        total += 3.0 * ways * EXTENSION * tokens * forward(longer)
-        once = sum(forward(n) for n in training.lengths)
-        total += (2 * ways - 1 + ways) * 2.0 * training.read_bytes * once  # three laws, or one
-    total += sum(5.0 * TEXTS * n * forward(n) for n in training.lengths or [config.sequence])
-    return total
-
-
 def go(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -> None:
     """Train what has no line in the folder `out` yet, until time.monotonic() is `end`."""
-    pace = SHARE * PEAK
-    total = sum(operations(setting) for _, setting in runs) / pace / 60.0
-    say(f"{len(runs)} runs, estimated {total:.1f} minutes at {SHARE:.0%} of an H100's peak")
     for name, setting in runs:
-        file, work = out / f"{name}.jsonl", operations(setting)
+        file = out / f"{name}.jsonl"
         label = f"{name} {setting.variant}, rate {setting.training.learning_rate:.2g}"
         label += f", seed {setting.training.seed}"
         if setting.key in results.read(file):
             continue
         start = time.monotonic()
-        if start + work / pace > end:
+        if start > end:
             say(f"not begun, no time is left: {label}")
             return
         try:
@@ -147,11 +114,9 @@ def go(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -
             return
         _files.append(file, line)
         seconds = time.monotonic() - start
-        pace = 0.9 * work / seconds
-        tokens = line["timing"]["tokens_per_second"]
         loss = line["validation_loss"]
         shown = "diverged" if loss is None else f"loss {loss:.4f}"
-        say(f"{label}: {shown}, {seconds:.0f} s, {tokens or 0:,.0f} tokens a second")
+        say(f"{label}: {shown}, {seconds:.0f} s")
 
 
 loaded = cache(data.load)
@@ -161,43 +126,39 @@ def trained(setting: Setting, end: float) -> Table:
     """Return the line of a run; raise OutOfTimeError where it does not end in time."""
     config, training = setting.config, _training(setting)
     start, text = time.monotonic(), loaded(setting.corpus)
-    clock = Clock(config, training)
 
     def after_step(step: int) -> None:
-        clock(step)
         if time.monotonic() > end:
             raise OutOfTimeError
 
     model, run = train_model(config, training, text, after_step)
-    tokens = training.steps * training.batch * config.sequence
-    found: Table = {"tokens_per_parameter": tokens / sum(p.numel() for p in model.parameters())}
+    measured: Table = {}
     if run.final_loss is not None:
         parts = data.split(text)
-        found["scale_gradients"] = gradients(model, training, parts.validation)
+        measured["scale_gradients"] = gradients(model, training, parts.validation)
         if training.lengths:
-            found["extended"] = {
+            measured["extended"] = {
                 rule: extended(model, training, parts, rule, after_step)
                 for rule in (("none", "ssmax") if config.law == "none" else ("own",))
             }
-    seconds = time.monotonic() - start
-    timing = {"seconds": seconds, "tokens_per_second": clock.tokens_per_second}
+    timing = {"seconds": time.monotonic() - start}
     made = sweep.made_on(training.device)
     line = results.encoded(setting, run, made, timing)
-    return {**line, **results.plain(found, 9)}
+    return {**line, **results.plain(measured, 9)}
 
 
 def gradients(model: Transformer, training: Training, text: Text) -> dict[str, Any]:
     """Return ∂L/∂log t at each length, (texts, layers, heads), of the second halves of windows."""
     if not training.lengths:
         training = replace(training, lengths=(model.config.sequence,), read_bytes=2**15)
-    found = {}
+    by_length = {}
     for windows in windows_of(text, training):
         count, length = windows.inputs.shape
         rows = np.linspace(0, count - 1, min(TEXTS, count)).astype(int)
         texts = [Batch(*(tokens[i : i + 1] for tokens in windows)) for i in rows]
-        with as_written(model, training):
-            found[str(length)] = scale_gradient(model, texts, batch_loss).samples
-    return found
+        with own_precision(model, training):
+            by_length[str(length)] = scale_gradient(model, texts, batch_loss).samples
+    return by_length
 
 
 def extended(
@@ -228,5 +189,5 @@ def extended(
 
         for step, *_ in descend(model, more, batches, loss):
             after_step(step + 1)
-        with as_written(model, training):
+        with own_precision(model, training):
             return [read(model, windows) for windows in windows_of(parts.validation, training)]

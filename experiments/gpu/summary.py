@@ -1,8 +1,7 @@
-"""What the two commands found, on a screen: the checks, the runs, and which predictions held."""
+"""What the two commands recorded: the table of the checks, the runs, and which predictions held."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,59 +10,12 @@ from attnlib._checking import FloatArray
 from experiments.gpu.runs import HERE, planned
 from experiments.judging import Part, between, number
 from experiments.lab import results
-from experiments.lab.results import Setting
 
 Table = dict[str, Any]
-PAGE = """
-## On a GPU
-
-{device}, by `python -m experiments gpu checks`: the largest error against the CPU's float64 over
-its limit, with the number of kernels (PyTorch's default, flash, memory-efficient, and its own
-mathematics). Above 1 a limit set before is passed; × is an error. In float16 `attend` gave numbers
-that are not finite by the memory-efficient kernel in one of two tries and by PyTorch's mathematics
-in the only one, beside 14 other processes; why is not known. `rescale` and `scale_gradient` pass
-their limit in float16 by a factor of 2 at most. `register` has no memory-efficient kernel there for
-grouped keys.
-
-{table}
-
-Of {compiled} compiled checks PyTorch 2.11 refused {refused}, with an error of its compiler; on
-PyTorch 2.13 they pass on a CPU. What ours takes, and what stands beside it:
-
-{costs}
-"""
-"""The section of the page `performance`."""
 
 
-def of_checks(lines: Iterable[Table]) -> Iterator[str]:
-    """Yield what the checks found: of each tool and type the largest error over its limit."""
-    lines = list(lines)
-    checks = [line for line in lines if "dtype" in line]
-    yield "largest error / limit, over kernels; × a failure, – not to be had"
-    for tool, *cells in _rows(checks):
-        yield f"{tool:16}" + "".join(f"{cell:>16}" for cell in cells)
-    wrong = [line for line in checks if not line.get("passed") and "missing" not in line]
-    passed = sum(line.get("passed", False) for line in checks)
-    yield f"{len(checks)} checks, {passed} passed, {len(wrong)} failed"
-    for line in wrong[:8]:
-        compiled = ", compiled" if line["compiled"] else ""
-        why = line.get("failure", f"error {line.get('error', np.nan):.2g}")
-        yield f"× {line['tool']}, {line['dtype']}, {line['kernel']}{compiled}: {why}"[:160]
-    for name in sorted({line["missing"] for line in checks if "missing" in line}):
-        yield f"– {name}"
-    for line in lines:
-        if "ours" in line:
-            beside = f", on a CPU {line['on_cpu']:.2f}" if line.get("on_cpu") else ""
-            yield (
-                f"{line['cost']}: {line['ours']:.3g} | {line['theirs']:.3g} ms, "
-                f"ratio {line['theirs'] / line['ours']:.2f}{beside}"
-            )
-        elif "cost" in line:
-            yield f"× {line['cost']}: {line['failure']}"[:160]
-
-
-def page(lines: list[Table]) -> str:
-    """Return the section of the page `performance` on a GPU."""
+def facts(lines: list[Table]) -> dict[str, Any]:
+    """Return what the page `performance` says of a GPU, by name."""
     checks = [line for line in lines if "dtype" in line and not line["compiled"]]
     compiled = [line for line in lines if line.get("compiled")]
     header, *rows = _rows(checks)
@@ -75,8 +27,13 @@ def page(lines: list[Table]) -> str:
         for line in lines
         if "ours" in line
     ]
-    facts = {"device": lines[0]["device"], "compiled": len(compiled), "refused": refused}
-    return PAGE.format(table="\n".join(table), costs="\n".join(costs), **facts)
+    return {
+        "device": lines[0]["device"],
+        "compiled": len(compiled),
+        "refused": refused,
+        "table": "\n".join(table),
+        "costs": "\n".join(costs),
+    }
 
 
 def _rows(checks: list[Table]) -> list[list[str]]:
@@ -101,41 +58,35 @@ def _cell(lines: list[Table]) -> str:
 
 
 class Runs:
-    """The lines of the runs that are finished, by file, variant, rate and seed."""
+    """The recorded runs, by file, variant, rate and seed."""
 
-    def __init__(self, out: Path, planned: Iterable[tuple[str, Setting]]) -> None:
-        files = {name: results.read(out / f"{name}.jsonl") for name in ("gain", "length")}
-        self.lines = {
-            (name, one.variant, one.training.learning_rate, one.training.seed): files[name][one.key]
-            for name, one in planned
-            if one.key in files[name]
+    def __init__(self) -> None:
+        files = {
+            name: results.read(HERE / "recorded" / f"{name}.jsonl") for name in ("gain", "length")
         }
-
-    def gains(self, variant: str) -> dict[float, list[Table]]:
-        """Return the runs of a start by rate, of the seeds that all six runs of gain.toml have."""
-        found = {key[1:]: line for key, line in self.lines.items() if key[0] == "gain"}
-        seeds = sorted({seed for *_, seed in found})
-        whole = [seed for seed in seeds if sum(key[2] == seed for key in found) == 6]
-        rates = sorted({rate for _, rate, _ in found})
-        return {rate: [found[variant, rate, seed] for seed in whole] for rate in rates if whole}
+        self.lines = {
+            (name, s.variant, s.training.learning_rate, s.training.seed): files[name][s.key]
+            for name, s in planned()
+            if s.key in files[name]
+        }
 
     def starts(self, seed: int = 0) -> dict[float, dict[int, float]]:
         """Return the validation losses of a seed by rate and by the α at which the gain begins."""
-        found: dict[float, dict[int, float]] = {}
+        losses: dict[float, dict[int, float]] = {}
         for (name, variant, rate, of), line in self.lines.items():
             if (name, of) == ("gain", seed):
-                found.setdefault(rate, {})[int(variant.removeprefix("begun_"))] = _loss(line)
-        return dict(sorted(found.items()))
+                losses.setdefault(rate, {})[int(variant.removeprefix("begun_"))] = _loss(line)
+        return dict(sorted(losses.items()))
 
     def lengths(self) -> tuple[list[Table], list[Table]]:
         """Return the runs without a rule and with log n, of the seeds that have both."""
-        found = {
+        lines = {
             (key[1], key[3]): line
             for key, line in self.lines.items()
             if key[0] == "length" and "extended" in line  # it has not diverged
         }
-        seeds = [seed for variant, seed in found if variant == "none" and ("log", seed) in found]
-        return [found["none", seed] for seed in seeds], [found["log", seed] for seed in seeds]
+        seeds = [seed for variant, seed in lines if variant == "none" and ("log", seed) in lines]
+        return [lines["none", seed] for seed in seeds], [lines["log", seed] for seed in seeds]
 
     def ways(self) -> dict[str, FloatArray]:
         """Return the mean readings at n₀, 4 n₀ and 16 n₀ by rule and training."""
@@ -156,19 +107,6 @@ class Runs:
             "log n trained in, extended": after(log, "own"),
         }
 
-    def shown(self) -> Iterator[str]:
-        """Yield a line for each model and rate."""
-        groups: dict[tuple[str, str, float], list[Table]] = {}
-        for key, line in self.lines.items():
-            groups.setdefault(key[:3], []).append(line)
-        for (name, variant, rate), lines in groups.items():
-            mean, pace = np.mean([*map(_loss, lines)]), lines[-1]["timing"]["tokens_per_second"]
-            size = f"{lines[0]['tokens_per_parameter']:.2f} tokens per parameter"
-            yield (
-                f"{name:6} {variant:7} rate {rate:.2g}: {mean:.4f} nats per byte, "
-                f"{len(lines)} seeds, {size}, {pace or 0:,.0f} tokens a second"
-            )
-
 
 def _loss(line: Table) -> float:
     loss = line["validation_loss"]
@@ -177,66 +115,32 @@ def _loss(line: Table) -> float:
 
 def _gradient(lines: list[Table], which: int) -> float:
     """Return the sum over heads of the mean scale gradient at one of the lengths."""
-    found = [list(line["scale_gradients"].values())[which] for line in lines]
-    return float(np.mean([np.sum(np.mean(one, axis=0)) for one in found]))
-
-
-def of_runs(out: Path, planned: Iterable[tuple[str, Setting]]) -> Iterator[str]:
-    """Yield the losses, the readings, and which predictions held."""
-    runs = Runs(out, planned)
-    yield from runs.shown()
-    if runs.lengths()[0]:
-        yield f"read at n₀, 4 n₀ and 16 n₀, means of {len(runs.lengths()[0])} seeds:"
-        for way, three in runs.ways().items():
-            yield f"  {way:34}" + "".join(f"{loss:9.4f}" for loss in three)
-    for part in (*of_gains(runs), *of_lengths(runs)):
-        found = f"{part.what} {part.mean:+.4f}, predicted {part.expected}"
-        yield f"{part.prediction} {part.verdict}: {found}"
+    gradients = [list(line["scale_gradients"].values())[which] for line in lines]
+    return float(np.mean([np.sum(np.mean(of_run, axis=0)) for of_run in gradients]))
 
 
 @cache
 def recorded() -> Runs:
     """Return the runs that are recorded."""
-    return Runs(HERE / "recorded", planned())
+    return Runs()
 
 
-def of_gains(runs: Runs) -> Iterator[Part]:
-    """Yield what was predicted of QK-norm.
+def of_gains() -> Iterator[Part]:
+    """Yield what was predicted of QK-norm: A1 alone.
 
-    Without all rates from 4 only A1 is judged: another rate could only lower the best from 4.
+    Of the three rates from 4 two were run; another one could only lower the best from 4, and so
+    A1 is judged by these. A2, A3 and C3 of gain.toml want all of them.
     """
-    by_rate = [runs.gains(f"begun_{start}") for start in (1, 4)]
-    means = [{rate: np.mean([*map(_loss, of)]) for rate, of in one.items()} for one in by_rate]
-    if not all(np.isfinite([*mean.values()]).any() for mean in means):
-        starts = runs.starts().values()
-        best_of = {start: [of[start] for of in starts if start in of] for start in (1, 4)}
-        if best_of[4] and len(best_of[1]) == len(starts):
-            less = min(best_of[4]) - min(best_of[1])
-            yield number(
-                "A1", f"from 4, {len(best_of[4])} rates, less from 1", less, "at least 0.01"
-            )
-        return
-    best = [min(mean, key=lambda rate, mean=mean: mean[rate]) for mean in means]  # type: ignore[misc]
-    edges = [rate in (min(mean), max(mean)) for rate, mean in zip(best, means, strict=True)]
-    chosen = [of[rate] for of, rate in zip(by_rate, best, strict=True)]
-    end = "; a best rate is an end of the three" if any(edges) else ""
-    above = float(means[1][best[1]] - means[0][best[0]])
-    yield number("A1", f"from 4 less from 1{end}", above, "at least 0.01")
-    one, four = (float(np.mean([np.mean(x["gains"][-1]) for x in of])) for of in chosen)
-    yield between("A2", "multiplier from 1", one, 0.8, 1.4)
-    yield number("A2", "multiplier from 4", four, "below 0.8")
-    rates = float(np.log2(best[1] / best[0]))
-    yield number("A3", "log₂ of the best rate, 4 less 1", rates, "at least 0")
-    sums = [_gradient(of, 0) for of in chosen]
-    yield number("C3", "sum of scale gradients, from 4", sums[1], "above 0")
-    yield number("C3", "the same, from 4 less from 1", sums[1] - sums[0], "above 0")
+    starts = recorded().starts().values()
+    best_of = {start: [of[start] for of in starts if start in of] for start in (1, 4)}
+    less = min(best_of[4]) - min(best_of[1])
+    yield number("A1", f"from 4, {len(best_of[4])} rates, less from 1", less, "at least 0.01")
 
 
-def of_lengths(runs: Runs) -> Iterator[Part]:
+def of_lengths() -> Iterator[Part]:
     """Yield what was predicted beyond the training length."""
+    runs = recorded()
     none, _ = runs.lengths()
-    if not none:
-        return
     plain, _, after, trained, extended, under, _ = runs.ways().values()
     cost, apart = trained - plain, "log n trained in less none"
     yield between("B1", f"{apart}, n₀", cost[0], -0.01, 0.01)

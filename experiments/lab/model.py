@@ -17,7 +17,7 @@ Source 002. Chapter: almost_scaled_training.
 import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -408,3 +408,14 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(
         logits.flatten(0, -2), targets.flatten(), ignore_index=data.IGNORED
     )
+
+
+def written_out(
+    q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool, scale: float | None = None, **_: Any
+) -> Tensor:
+    """Return what PyTorch's kernel does, softmax(scale · q kᵀ) v, with the matrix of scores."""
+    scores = (q @ k.mT) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(future, -torch.inf)
+    return scores.softmax(-1) @ v

@@ -7,15 +7,16 @@ The last line may have been interrupted, and then it is not there.
 Source 002. Chapter: almost_scaled_training.
 """
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from filelock import FileLock
 
 from attnlib import _files
-from experiments.lab.lines import key_of
 from experiments.lab.model import Config
 from experiments.lab.recall import HeadResult, Task
 from experiments.lab.train import PRECISIONS, Run, Training
@@ -64,6 +65,17 @@ class Setting:
     def key(self) -> str:
         """The identity as a word."""
         return key_of(self.identity())
+
+
+def key_of(table: Table) -> str:
+    """Return what the line of a run is known by: its identity as a word."""
+    parts = ("model", "training", "task", "corpus")
+    return json.dumps({part: table[part] for part in parts if part in table}, sort_keys=True)
+
+
+def writing(path: Path) -> FileLock:
+    """Return what whoever writes a file of results has to hold; entering raises Timeout at once."""
+    return FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
 
 
 def read(path: Path) -> dict[str, Table]:

@@ -60,14 +60,13 @@ from tqdm import tqdm
 from attnlib import _checking, _files
 from attnlib.sampling import cores
 from experiments import provenance
-from experiments.lab import data, fields, parallel, results
+from experiments.lab import data, fields, results
 from experiments.lab.data import Text
 from experiments.lab.descent import on_own_stream
-from experiments.lab.lines import writing
 from experiments.lab.model import Config
 from experiments.lab.recall import HeadResult, Task, train_and_test
-from experiments.lab.results import Setting
-from experiments.lab.train import Clock, Run, Training, train_model
+from experiments.lab.results import Setting, writing
+from experiments.lab.train import Run, Training, train
 
 Table = dict[str, Any]
 
@@ -247,15 +246,11 @@ def run(
 
     Without an executor, `workers` processes of this machine do it, by default one for each core. A
     run keeps its process to one thread, so that its numbers do not depend on the executor.
-    `progress` shows a bar with the time left. In processes begun by torchrun all of them train each
-    run together, one run after the other.
+    `progress` shows a bar with the time left.
 
     Raises SweepError when a run fails, when another sweep is writing to the same file, and when
     that cannot be read or written. Chapter: almost_scaled_training.
     """
-    if parallel.begun():
-        _run_together(sweep)
-        return outcomes(sweep)
     try:
         with ExitStack() as stack:
             sweep.results.parent.mkdir(parents=True, exist_ok=True)
@@ -301,19 +296,6 @@ def _run(
             future.cancel()
 
 
-def _run_together(sweep: Sweep) -> None:
-    """Train what is pending by all processes of torchrun; the first one reads and writes."""
-    finished = parallel.of_first(list(_read(sweep)))
-    for setting in {
-        setting.key: setting for setting in sweep.settings if setting.key not in finished
-    }.values():
-        line = _work(setting)
-        if parallel.place()[0] == 0:
-            sweep.results.parent.mkdir(parents=True, exist_ok=True)
-            _files.append(sweep.results, line)
-    parallel.of_first(None)  # the last line is there before another process reads it
-
-
 def outcomes(sweep: Sweep) -> list[Outcome]:
     """Return the finished runs of a sweep, in its order.
 
@@ -343,20 +325,19 @@ def _work(setting: Setting) -> Table:
     torch.set_num_threads(1)
     training, config = setting.training, setting.config
     start, processor_start = time.perf_counter(), time.process_time()
-    timing: Table = {}
     device = "cpu"
     run: Run | HeadResult
     if isinstance(training, Task):
         run = train_and_test(config, training)
     else:
-        clock, device = Clock(config, training), training.device
+        device = training.device
         with on_own_stream(training.graphs):
-            run = train_model(config, training, _loaded(setting.corpus), clock)[1]
-        timing["tokens_per_second"] = clock.tokens_per_second
-    timing["seconds"] = time.perf_counter() - start
-    timing["processor_seconds"] = time.process_time() - processor_start
-    kernels = torch.backends.cpu.get_cpu_capability()
-    timing["processor"] = f"{platform.machine()}, {kernels}"
+            run = train(config, training, _loaded(setting.corpus))
+    timing = {
+        "seconds": time.perf_counter() - start,
+        "processor_seconds": time.process_time() - processor_start,
+        "processor": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+    }
     return results.encoded(setting, run, made_on(device), timing)
 
 

@@ -3,16 +3,15 @@
 Adam with a constant learning rate, as in source 002, unless told otherwise. A run is a value: a
 configuration, a seed and a text give the same numbers, on one kind of CPU to the last bit. A run
 whose loss grows without bound ends early and says so. On a GPU the text lies there too, and numbers
-repeat to rounding. Processes begun by torchrun share each batch (`parallel`).
+repeat to rounding.
 
 Source 002. Chapter: almost_scaled_training.
 """
 
 import json
 import math
-import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,11 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.attention import rescale
 from attnlib.probing import probe
-from experiments.lab import data, parallel, scale
+from experiments.lab import data, scale
 from experiments.lab.data import Batch, Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.fields import checked, lengths
@@ -86,17 +85,12 @@ class Training(Descent):
     """Multiply matrices in bfloat16; parameters, sums and the optimiser stay as they are."""
     graphs: bool = checked(False, _checking.flag)
     """Replay each step on the GPU as CUDA graphs: `descent.Graphs`."""
-    compile: bool = checked(False, _checking.flag)
-    """Compile the blocks (torch.compile); what is recorded and read runs as it is written."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         every = self.losses_every
-        if self.graphs and (self.device == "cpu" or self.compile):
-            raise ValueError(
-                f"graphs=True is for device='cuda' without compile=True, got device={self.device!r}"
-                f" and compile={self.compile}"
-            )
+        if self.graphs and self.device == "cpu":
+            raise ValueError("graphs=True is for device='cuda', got device='cpu'")
         if (LAST_STEPS % every and every % LAST_STEPS) or self.steps % every:
             raise ValueError(
                 f"losses_every must divide {LAST_STEPS}, or be a multiple of it, and divide "
@@ -163,29 +157,6 @@ class Run:
     each of `READING_LAWS`, 1 at n₀ = `Config.sequence`, where the model has no law of its own."""
 
 
-class Clock:
-    """Measures the pace of a run, from its second step to its last: call it after each step."""
-
-    def __init__(self, config: Config, training: Training) -> None:
-        self.training, self.sequence = training, config.sequence
-        self.times: dict[int, float] = {}
-
-    def __call__(self, step: int) -> None:
-        """Take the time, where it counts."""
-        if step in (0, self.training.steps - 1):
-            if self.training.device != "cpu":
-                torch.cuda.synchronize()
-            self.times[step] = time.perf_counter()
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """The pace, of all processes; None of a run that had one step or diverged."""
-        if len(self.times) < 2:
-            return None
-        (first, start), (last, end) = self.times.items()
-        return (last - first) * self.training.batch * self.sequence / (end - start)
-
-
 def train(config: Config, training: Training, text: Text) -> Run:
     """Train one model on the first nine tenths of `text`; the rest gives the validation loss.
 
@@ -226,26 +197,22 @@ def train_model(
         windows=training.validation_windows,
         masked=masked,
     )
-    if training.compile:
-        for block in model.blocks:
-            block.compile()
     losses = torch.full((training.steps,), math.nan, dtype=dtype, device=device)
     records = []
     sizes = scale.Sizes(model)
     batches = batches_of(parts.training, config, training, masked)
     loss_of = partial(batch_loss, autocast=training.autocast)
-    shared = parallel.shared(model)
-    for step, batch, value in descend(shared, training, batches, loss_of, graphs=training.graphs):
-        losses[step] = parallel.mean(value)
+    for step, batch, value in descend(model, training, batches, loss_of, graphs=training.graphs):
+        losses[step] = value
         if training.record_scale:
             sizes(training.records(step))
         if training.records(step):
-            with as_written(model, training):
+            with own_precision(model, training):
                 records.append(_recorded(model, batch[0], training))
             if not bool((losses[: step + 1] <= LOSS_LIMIT).all()):
                 break
         after_step(step)
-    with as_written(model, training):
+    with own_precision(model, training):
         validation_loss = _validation(model, validation, training.batch)
         readings = _readings(model, parts.validation, training)
     every = losses.double().cpu().numpy()
@@ -261,7 +228,7 @@ def train_model(
         recorded |= {name: size.double().cpu().numpy() for name, size in sizes.records().items()}
     samples = None
     if training.record_scale and not bad.size:
-        with as_written(model, training):
+        with own_precision(model, training):
             samples = scale.samples(model, parts, training.batch).astype(training.precision)
     return model, Run(
         losses=_means(kept, training),
@@ -278,23 +245,20 @@ def train_model(
 def batches_of(
     text: Text, config: Config, training: Training, masked: float | None
 ) -> Iterator[Any]:
-    """Yield this process's share of each of `data.batches`, as tensors on the device.
+    """Yield each of `data.batches`, as tensors on the device.
 
     Where nothing is masked the text lies there, and windows are gathered there.
     """
-    (process, processes), batch, device = parallel.place(), training.batch, training.device
-    if batch % processes:
-        raise ValueError(f"batch must be a multiple of {processes} processes, got batch={batch}")
-    shape = {"sequence": config.sequence, "batch": batch}
+    device, shape = training.device, {"sequence": config.sequence, "batch": training.batch}
     shape |= {"steps": training.steps, "seed": training.seed}
     if masked is not None:
         for arrays in data.batches(text, **shape, masked=masked):
-            yield [torch.from_numpy(t[process::processes]).to(device) for t in arrays]
+            yield [torch.from_numpy(t).to(device) for t in arrays]
         return
     tokens = torch.tensor(text, device=device)
     window = torch.arange(config.sequence + 1, device=device)
     for starts in data.starts(text, **shape):
-        begin = torch.from_numpy(starts[process::processes]).to(device)
+        begin = torch.from_numpy(starts).to(device)
         windows = tokens[begin[:, None] + window].long()
         yield windows[:, :-1], windows[:, 1:]
 
@@ -312,11 +276,9 @@ def _precision(device: torch.device, autocast: bool) -> AbstractContextManager[A
     return torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext()
 
 
-@contextmanager
-def as_written(model: Transformer, training: Training) -> Iterator[None]:
-    """Run the model without graphs, in the precision of its training."""
-    with interception.eagerly(), _precision(model.token.weight.device, training.autocast):
-        yield
+def own_precision(model: Transformer, training: Training) -> AbstractContextManager[Any]:
+    """Return the context in which a model computes in the precision of its training."""
+    return _precision(model.token.weight.device, training.autocast)
 
 
 @torch.no_grad()

@@ -58,6 +58,11 @@ def all_of_them() -> list[Verdict]:
     return verdicts
 
 
+def all_parts() -> Iterator[Part]:
+    """Yield all parts of the predictions."""
+    return chain.from_iterable(verdict.parts for verdict in all_of_them())
+
+
 def _one_by_one(name: str, values: Any) -> list[tuple[str, float]]:
     """Return a number by its name, or several, of lengths or of rules, by name and place."""
     several = np.ravel(values).tolist()

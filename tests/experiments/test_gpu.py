@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,25 +63,17 @@ def test_the_runs_are_those_that_the_files_describe(tiny):
     assert first == [("length", 0)] * 2 + [("gain", 0)] * 6
     config, training = plan[0][1].config, plan[0][1].training
     if not tiny:
-        assert 25e6 <= runs.parameters(config) <= 30e6
+        counted = sum(p.numel() for p in Transformer(config).parameters())
+        assert 25e6 <= counted <= 30e6
         assert (training.device, training.autocast, plan[0][1].corpus) == ("cuda", True, "python")
-        seconds = sum(runs.operations(setting) for _, setting in plan[:12])
-        assert seconds / (runs.SHARE * runs.PEAK) < 6.0 * 60.0
-    small = replace(config, width=64, depth=2)
-    counted = sum(p.numel() for p in Transformer(small).parameters())
-    assert runs.parameters(small) == pytest.approx(counted, rel=0.05)
 
 
 @pytest.mark.slow
-def test_the_command_trains_goes_on_and_tells_which_predictions_held(tmp_path, capsys):
+def test_the_command_trains_and_goes_on(tmp_path, capsys):
     arguments = ["runs", "--device", "cpu", "--out", str(tmp_path), "--minutes"]
     assert command.main([*arguments, "8"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert sum(line.startswith(("length ", "gain ")) for line in told) == 24 + 8
-    verdicts = [line for line in told if " holds: " in line or " refuted: " in line]
-    assert [line.split()[0] for line in verdicts] == [
-        *("A1", "A2", "A2", "A3", "C3", "C3", "B1", "B2", "B3", "B4", "B5", "B6", "C1", "C2")
-    ]
+    shown = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(("length ", "gain ")) for line in shown) == 24
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     assert sum(map(len, before.values())) < 1e6
     assert command.main([*arguments, "1e-9"]) == 0  # all is there

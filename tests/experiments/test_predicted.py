@@ -36,8 +36,7 @@ def test_every_prediction_has_parts_and_no_part_stands_twice(group):
     text = (records.HERE / group.file).read_text("utf-8")
     numbers = set(map(int, NUMBERED.findall(text))) if group.file.startswith("sweeps") else set()
     assert numbers <= {part.prediction for part in parts}
-    words = group.words()
-    assert not words or set(words) == {part.prediction for part in parts}
+    assert not group.words or set(group.words) == {part.prediction for part in parts}
 
 
 def test_a_number_whose_interval_holds_0_is_not_sure():
@@ -89,7 +88,7 @@ def test_what_ssmax_saves_is_read_off_the_lines_of_its_runs():
         if line["model"].get("learned_scale"):
             learned.append(np.abs(np.array(line["learned"][0][0]) - 1).mean())
     saved = interval([losses["none", seed] - losses["log", seed] for seed in range(5)])
-    parts = list(trained.recall(trained.Recall(records.runs("trained_law"))))
+    parts = list(trained.recall())
     for what, wanted in (("fixed, none − ssmax", saved), ("fixed, |s − 1|", interval(learned))):
         (part,) = (part for part in parts if part.what == what)
         assert [part.mean, part.half_width] == pytest.approx([float(x) for x in wanted])
