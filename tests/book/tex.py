@@ -307,8 +307,6 @@ class _Parser:
 
     def argument(self) -> str:
         """Read what TeX takes for an argument: a group in braces, or one sign."""
-        while self.skip(*THIN):
-            pass
         if self.token == "{":
             return self.group()
         return repr(float(self.take())) if self.token.isdigit() else f"look(N, {self.take()!r})"
@@ -362,8 +360,6 @@ class _Parser:
 
     def arguments(self) -> tuple[bool, str]:
         """Read (a, b), or a product without brackets; return which it was, and what."""
-        while self.skip(*THIN):
-            pass
         if self.token not in {"(", "["}:
             return False, self.product(argument=True)
         norms, self.norms = self.norms, 0
@@ -377,12 +373,9 @@ class _Parser:
         return True, ", ".join(found)
 
     def best(self) -> str:
-        """Read max(a, b), or max_i of what follows over the values of i in the names."""
+        """Read max(a, b)."""
         choose = self.take().removeprefix("\\")
-        if not self.skip("_"):
-            return f"{choose}imum({self.arguments()[1]})"
-        index = self.raw()
-        return f"{choose}imum.reduce(each(lambda N: {self.product()}, N, {index!r}))"
+        return f"{choose}imum({self.arguments()[1]})"
 
     def big_sum(self) -> str:
         indices, low, high = [], "", ""
@@ -451,11 +444,6 @@ class _Parser:
             if self.token == "^" and self.next == "*":
                 self.at += 2
                 base += "^*"
-            elif self.tokens[self.at : self.at + 3] == ["^", "{", "*"]:
-                self.at += 3
-                base += "^*"
-                power = self.sum()
-                self.take("}")
             elif self.skip("^"):
                 power = self.argument()
             elif self.token == "_" and not index:

@@ -78,10 +78,6 @@ def bounds(at: Place) -> None:
             excess = entropy(alpha, n) - float(entropy_bound.value(**known))
             assert float(low.value(**known)) * (1 - 1e-9) <= excess
             assert excess <= float(high.value(**known)) * (1 + 1e-9)
-            if n == 512:
-                rest = math.log(n) + alpha**2 / 2 - known["Phi"]
-                known["Y"] = lambda a: collisions(float(a), 512)
-                at.display().holds(D=rest, relative=1e-7, **known)
     # Where the bounds are reached: with few keys at a small α, and with many below freezing.
     few = {"n": 16, "alpha": 0.01, "Y": collisions(0.01, 16), "E": itself}
     excess = entropy(0.01, 16) - float(entropy_bound.value(**few))
@@ -100,9 +96,6 @@ def one_against_the_crowd(at: Place) -> None:
         known = {"n": n, "alpha": alpha, "s": s, "mu": mu, "E": mean, "Lambda": expit}
         at.display().holds(relative=1e-6, B=bound, **known)
         at.formula(r"\operatorname{E}Y \ge B").holds(B=bound, E=itself, Y=collisions(alpha, n))
-    n, x, y = 1e15, 0.5, 0.7
-    terms, largest = n * math.exp((x * critical(n)) ** 2 / 2), math.exp(x * y * critical(n) ** 2)
-    at.formula(r"m/M \approx").holds(rough=1e-9, n=n, x=x, y=y, m=terms, M=largest)
 
 
 @cache
@@ -136,12 +129,6 @@ def annealed_in_the_mean(at: Place) -> None:
         known["tau"] = (1.0 / x - x) ** 2 / 4.0
         known["delta"] = math.log(n) / alpha**2 - 0.5
         at.formula(r"\operatorname{E}Y &\sim").holds(rough=3e-2, **known)
-    (s,), mean = independent(normal(80))
-    n, alpha = 50.0, 1.1
-    known = {"n": n, "alpha": alpha, "mu": crowd(n, alpha), "s": s, "E": mean}
-    at.formula(r"B = \frac{n\,e").holds(relative=1e-7, B=one_key(alpha, n), **known)
-    line = {r"\int": r"\int_{-60}^{60}"}
-    at.formula(r"\int e^{-(1+\delta)w}").holds(line, relative=1e-7, delta=0.3, Lambda=expit)
 
 
 @tied("prop-freezing-typical")
@@ -152,13 +139,6 @@ def typical(at: Place) -> None:
         known = {"n": MANY, "alpha": alpha, "E": itself, "Y": math.exp(log_y)}
         mean = float(at.same(r"e^{\operatorname{E}\log Y}").value(**known))
         assert low < mean / float(at.same(r"e^{\alpha^2}/n").value(**known)) < high
-    n = 10**6
-    alpha = 0.8 * critical(n)
-    rest = lambda a: math.log(n) + a**2 / 2 - free_energy(n)(a)  # noqa: E731
-    known = {"n": n, "alpha": alpha, "alpha_c": critical(n), "D": rest}
-    at.display().holds(**known)
-    left, right, _ = at.display().values(**known)[0]
-    assert left < 2 * right
 
 
 @tied("thm-freezing-limit")
@@ -182,13 +162,9 @@ def beta_moment(x: float, k: float) -> float:
 @tied("prop-freezing-moments")
 def frozen_rows(at: Place) -> None:
     powers = {r"\operatorname{E}\sum_i p_i^q": "P"}
-    process = {r"\operatorname{E}\sum_j p_j^q": "P", r"\operatorname{E}e^{-\lambda Z}": "L"}
     for x, q in ((1.5, 2.0), (3.0, 0.6)):
         known = {"x": x, "q": q, "E": itself, "P": beta_moment(x, q)}
         at.display().holds(powers, rough=1e-8, H=frozen_limit(x), **known)
-        m = 1 / x
-        known |= {"m": m, "lambda_": 0.7, "L": math.exp(-math.gamma(1 - m) * 0.7**m)}
-        at.formula(r"\operatorname{E}e^{-\lambda Z}").holds(process, relative=1e-6, **known)
 
 
 @tied("lem-freezing-tail")
