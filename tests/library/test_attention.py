@@ -168,18 +168,6 @@ def test_gradients(alpha, post_scale, keys, normalize_qk):
 
 # --- compilers and transforms ------------------------------------------------------------------
 
-COMPILED = {
-    "by query": {"alpha": ...},
-    "length": {"policy": QWEN, "is_causal": True, "post_scale": "exact"},
-    "mask": {"policy": "ssmax", "post_scale": "exact", "attn_mask": ...},
-    "cosine": {"policy": "adacos", "normalize_qk": True},
-}
-
-
-def filled(told, tensors):
-    """Return the options, with tensors in place of the dots."""
-    return {name: tensors[name] if value is ... else value for name, value in told.items()}
-
 
 class Graphs:
     """A backend of torch.compile that counts the graphs."""

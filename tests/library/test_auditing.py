@@ -2,7 +2,6 @@
 
 import gc
 import math
-import warnings
 import weakref
 from functools import partial
 from itertools import product
@@ -18,13 +17,6 @@ from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
 from experiments.museum import attention as museum
 from experiments.museum import faults
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        yield
 
 
 def plain(q, k, v, attn_mask=None):

@@ -192,9 +192,9 @@ class TestLimits:
 
 @pytest.mark.parametrize(
     ("alpha", "n", "order"),
-    [(1.5, 10**12, 16.0), (1.0, 10**6, 16.0), (0.5, 10**12, 4.0), (3.0, 50, 16.0)],
+    [(1.5, 10**12, 16.0), (0.5, 10**12, 4.0), (3.0, 50, 16.0), (9.0, 10**12, 2.0)],
 )
-def test_high_moments_are_made_by_rows_that_are_rare(alpha, n, order):
+def test_moments_of_many_keys_and_those_that_rare_rows_make(alpha, n, order):
     """n/Γ(k) ∫ A_k φ^{n−1} du on grids, where no score and no row is left out."""
     s, ds = np.linspace(-12.0, 45.0, 4561, retstep=True)
     u, du = np.linspace(-8.0 * alpha, 45.0 * alpha + 30.0, 1501, retstep=True)

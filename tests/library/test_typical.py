@@ -81,18 +81,6 @@ def test_gradients_against_plain_numpy(law, n):
 # --- optima over rows -----------------------------------------------------------------------------
 
 
-def test_the_best_scales_of_two_keys_by_hand():
-    # A row with the gap δ has its best α at 2x/δ, where x tanh x = ½, and δ ~ N(0, 2).
-    x = float(mp.findroot(lambda x: x * mp.tanh(x) - 0.5, 0.8))
-    assert (x / np.cosh(x) ** 2) > typical.PEAK
-    gap, weight = np.polynomial.hermite.hermgauss(200)
-    slope = lambda a: weight @ (1 - 2 * a * np.abs(gap) * np.tanh(a * np.abs(gap)))  # noqa: E731
-    known = brentq(slope, 0.5, 3.0)
-    found = typical.best_alpha(Normal(), 2, rows=40_000, seed=1)
-    assert 0.0 < found.standard_error < 0.03
-    assert abs(found.value - known) < 4.5 * found.standard_error
-
-
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_the_best_geometric_mean_is_the_maximum_over_its_rows(law):
     found = typical.best_alpha(law, 40, rows=3000, seed=4)
