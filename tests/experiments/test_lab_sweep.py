@@ -1,14 +1,9 @@
 """Sweeps: what a file says, the lines that runs leave, and kills at any moment."""
 
-import signal
-import subprocess
-import sys
-import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
-import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -86,14 +81,6 @@ def numbers(file):
         key: {name: value for name, value in line.items() if name not in ("made", "timing")}
         for key, line in lines.items()
     }
-
-
-def copied(file, name):
-    """Return a copy of a sweep, in a folder without results."""
-    other = file.parent / name
-    other.mkdir()
-    (other / file.name).write_bytes(file.read_bytes())
-    return other / file.name
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -277,36 +264,3 @@ def test_cut_off_anywhere_it_goes_on_to_the_same_numbers(file):
         assert len(numbers(file)) == sum(end <= cut for end in ends)
         run_here(file)
         assert numbers(file) == expected
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no kill -9")
-def test_a_killed_command_leaves_no_workers_and_goes_on(file):
-    file.write_text(SMALL.replace("steps = 12", "steps = 60"))
-    expected = copied(file, "expected")
-    command = [sys.executable, "-m", "experiments", "sweep", str(file), "--workers", "1"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: numbers(file) or process.poll() is not None)
-        workers = psutil.Process(process.pid).children()
-        process.kill()
-    assert process.returncode == -signal.SIGKILL
-    assert workers
-    wait_until(lambda: not any(map(alive, workers)))
-    assert 1 <= len(numbers(file)) < 8
-    run_here(file)
-    run_here(expected)
-    assert numbers(file) == numbers(expected)
-
-
-def wait_until(condition):
-    end = time.monotonic() + 900.0  # a guard against waiting for ever
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def alive(process):
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

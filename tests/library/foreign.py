@@ -86,6 +86,18 @@ def llama_with_padding():
     return model, lambda: model(tokens(), attention_mask=(~PADDING.flip(1)).long())[0]
 
 
+def save_tokenizer(path, words):
+    """Save a tokenizer of these words in a folder, and return how many tokens it knows."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    numbers = {word: number for number, word in enumerate(["?", *dict.fromkeys(words)])}
+    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?").save_pretrained(path)
+    return len(numbers)
+
+
 MODELS = {
     "torch encoder": encoder,
     "torch encoder, padding": encoder_with_padding,
