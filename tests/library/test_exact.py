@@ -1,6 +1,5 @@
 """The exact expectations against mpmath, tensor quadrature from the definition, and simulation."""
 
-from contextlib import contextmanager
 from itertools import product
 
 import mpmath as mp
@@ -12,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import gamma, roots_gegenbauer, roots_hermitenorm
 from scipy.stats import chi
 
-from attnlib import exact, rows
-from attnlib._numerics import quadrature
+from attnlib import exact
 from attnlib.scores import Cosine, DotProduct, Normal
 from tests.library.test_bad_input import assert_refused
 
@@ -98,35 +96,6 @@ def panels(edges):
     half = np.diff(edges)[:, None] / 2.0
     middle = edges[:-1, None] + half
     return (middle + half * GAUSS_POINTS).ravel(), (half * GAUSS_WEIGHTS).ravel()
-
-
-@contextmanager
-def finer():
-    """Take finer steps, and go further."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("STEP", "NORMAL_STEP", "LENGTH_STEP", "WIDTH"):
-            patch.setattr(quadrature, name, 0.61 * getattr(quadrature, name))
-        patch.setattr(quadrature, "DEPTH", 46.0)
-        yield
-
-
-@given(
-    law=st.sampled_from([Normal(), *map(Cosine, (3, 4, 5, 20, 99, 100, 128, 10**6))])
-    | st.integers(1, 2000).map(DotProduct),
-    log_scale=st.floats(-3.0, 2.0),
-    log_keys=st.floats(0.31, 12.0),
-)
-@settings(max_examples=8)
-@pytest.mark.slow
-def test_finer_steps_and_a_wider_range_change_nothing(law, log_scale, log_keys):
-    """Over the whole stated range, each result is converged to the stated accuracy."""
-    alpha, n = 10.0**log_scale / np.sqrt(law.variance), int(10.0**log_keys)
-    coarse = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
-    with finer():
-        fine = {name: float(function(law, alpha, n)) for name, function in QUANTITIES.items()}
-    for name, value in fine.items():
-        slack = 1e-12 * np.sqrt(law.variance) if name == "mean_score" else 0.0
-        assert coarse[name] == pytest.approx(value, rel=3e-11, abs=slack), name
 
 
 class TestLimits:
@@ -230,40 +199,7 @@ def test_long_queries_count_where_there_are_many_keys():
     assert exact.collision_probability(law, 4.0, [2, n])[1] == pytest.approx(expected, rel=1e-8)
 
 
-def backward_of_rows(x, r, alpha, d):
-    """Return the three mean squares from the definition, for keys x along queries of length r√d."""
-    p = rows.softmax(x * r, alpha)
-    jacobian = p[..., :, None] * np.eye(x.shape[-1]) - p[..., :, None] * p[..., None, :]
-    square = (jacobian**2).sum(axis=(-2, -1))
-    along = ((jacobian @ x[..., None]) ** 2).sum(axis=(-2, -1))
-    return np.stack(
-        [
-            alpha**2 * ((1.0 - 1.0 / d) * square + along / d),
-            alpha**2 * r**2 * square,
-            (p**2).sum(axis=-1),
-        ]
-    )
-
-
 class TestBackward:
-    @pytest.mark.parametrize("n", [2, 3])
-    @pytest.mark.parametrize(("d", "alpha"), [(2, 0.3), (64, 2.0)])
-    def test_few_keys_against_a_tensor_of_trapezoidal_rules(self, d, alpha, n):
-        # Only differences of the x count: an orthonormal basis of Σ x = 0 spares a dimension.
-        basis = np.linalg.svd(np.ones((1, n)))[2][1:]
-        points = np.arange(-8.5, 8.5, 0.15)
-        weights = 0.15 * np.exp(Normal().logpdf(points))
-        x = np.stack(np.meshgrid(*[points] * (n - 1), indexing="ij"), axis=-1) @ basis
-        lengths, mass = query_lengths(d)
-        expected = np.zeros(3)
-        for r, share in zip(lengths, mass, strict=True):
-            values = backward_of_rows(x, r, alpha, d)
-            for _ in range(n - 1):
-                values = values @ weights
-            expected += share * values
-        found = np.square(exact.backward_std(d, alpha, n))
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
-
     def test_automatic_differentiation_agrees_under_a_causal_mask(self):
         d, n, alpha, heads = 16, 48, 1.5, 300
         torch.manual_seed(0)

@@ -188,33 +188,8 @@ def test_the_density_alone_gives_what_the_closed_forms_give(copy):
 # --- generating functions ------------------------------------------------------------------------
 
 
-def pole(law):
-    return {Laplace: ROOT2, Exponential: 1.0}.get(type(law), np.inf)
-
-
 def ratio_by_hand(law, alpha):
     return law.log_mgf_by_hand(2 * alpha) - 2 * law.log_mgf_by_hand(alpha)
-
-
-@pytest.mark.parametrize("law", LAWS, ids=ids)
-def test_generating_functions_and_what_is_annealed(law):
-    below = pole(law) / 2.0 if pole(law) < np.inf else 1e3
-    alpha = below * np.array([1e-6, 1e-4, 0.02, 0.5, 0.9, 0.9999])
-    with mp.workdps(40):
-        once, twice = (
-            [float(law.log_mgf_by_hand(mp.mpf(k * float(a)))) for a in alpha] for k in (1, 2)
-        )
-        exponents = np.array([float(ratio_by_hand(law, mp.mpf(float(a)))) for a in alpha])
-    np.testing.assert_allclose(law.log_mgf(alpha), once, rtol=1e-9)
-    np.testing.assert_allclose(law.log_mgf(2.0 * alpha), twice, rtol=1e-9)
-    np.testing.assert_allclose(law.log_mgf_ratio(alpha), exponents, rtol=1e-9)
-    collision = np.exp(exponents) / 50.0
-    found = annealed.collision_probability(law, alpha, 50)
-    np.testing.assert_allclose(found, collision, rtol=1e-9)
-    np.testing.assert_allclose(
-        annealed.gradient(law, alpha, 50), alpha * (1 - collision), rtol=1e-8
-    )
-    np.testing.assert_allclose(annealed.post_scale(law, alpha, 50), collision**-0.5, rtol=1e-9)
 
 
 def root_by_hand(left, n, near):
