@@ -1,5 +1,7 @@
 """What runs on a GPU: proved on the CPU at tiny sizes, and on CUDA where it is (pytest -m cuda)."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +11,7 @@ import torch
 from experiments.gpu import checks, command, runs
 from experiments.lab import results
 from experiments.lab.model import Transformer
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -88,3 +91,23 @@ def test_the_command_trains_goes_on_and_tells_which_predictions_held(tmp_path, c
         assert np.shape(line["readings"]) in ((3, 3), (3, 1))
         assert set(line["extended"]) in ({"none", "ssmax"}, {"own"})
         assert np.shape(line["scale_gradients"]["512"]) == (4, 2, 2)
+
+
+ABSENT = ["typer", "rich", "click", "transformers", "matplotlib", "pandas", "pytest", "pooch"]
+RENTED = f"import sys; sys.modules.update(dict.fromkeys({ABSENT})); "
+
+
+def on_a_rented_machine(code, *arguments):
+    """Run code in a process that has none of the packages that a rented machine may lack."""
+    process = [sys.executable, "-c", RENTED + code, *map(str, arguments)]
+    return subprocess.run(process, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_a_machine_that_is_rented_needs_no_more_than_five_packages(tmp_path):
+    code = "import experiments.gpu.checks, runpy; "
+    code += "runpy.run_module('experiments', run_name='__main__')"
+    arguments = "gpu", "runs", "--device", "cpu", "--out", tmp_path, "--minutes", 1e-9
+    finished = on_a_rented_machine(code, *arguments)
+    assert finished.returncode == 0, finished.stderr
+    assert "not begun, no time is left" in finished.stdout

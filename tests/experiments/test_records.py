@@ -3,13 +3,14 @@
 import importlib
 import json
 import re
+import tomllib
 from functools import partial
 
 import pytest
 
-from experiments import records
+from experiments import records, work_queue
 from experiments.lab import results, sweep
-from experiments.records import RECORDED, load, resume, save
+from experiments.records import HERE, RECORDED, load, resume, save
 
 NAMES = sorted(path.stem for path in RECORDED.glob("*.json"))
 SWEEPS = sorted(path.stem for path in records.SWEEPS.glob("*.toml"))
@@ -35,9 +36,28 @@ def test_every_training_run_of_a_sweep_is_recorded_and_no_other(name):
     assert list(lines) == [one.setting.key for one in found]
 
 
-def test_runs_of_two_experiments_are_the_same():
+PLANNED = [path for path in sorted(HERE.glob("planned/*.toml")) if path.name != "queue.toml"]
+
+
+def test_the_queue_has_every_planned_sweep_once_and_rates_before_what_they_are_for():
+    pieces, _ = work_queue.plan(work_queue.ROOT)
+    names = [piece.sweep for piece in pieces if piece.sweep]
+    assert sorted(names) == [path.name for path in PLANNED]
+    tables = {path.name: tomllib.loads(path.read_text("utf-8")) for path in PLANNED}
+    for name, table in tables.items():
+        if "rates" in table:
+            chosen = tables[table["rates"]]
+            assert names.index(table["rates"]) < names.index(name)
+            assert chosen["variants"] == table["variants"]
+            assert chosen["model"] == table["model"]
+            assert not set(chosen["seeds"]) & set(table["seeds"])
+    assert all(piece.hours > 0.0 for piece in pieces)
+
+
+def test_runs_of_two_experiments_are_the_same_and_there_is_no_other_file():
     described = [sweep.read(records.SWEEPS / f"{name}.toml").results for name in SWEEPS]
-    assert set(RECORDED.glob("*/*.jsonl")) >= set(described)
+    begun = {RECORDED / "training" / f"{path.stem}.jsonl" for path in PLANNED}
+    assert set(RECORDED.glob("*/*.jsonl")) - begun == set(described)
     seen = {}
     for file in described:
         for key, line in results.read(file).items():

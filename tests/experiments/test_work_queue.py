@@ -35,6 +35,10 @@ recorder = "experiments.cubes"
 results = "../recorded/cubes.jsonl"
 lines = 1
 hours = 1.0
+
+[[cut]]
+what = "fourth powers"
+hours = 2.0
 """
 RECORDER = """\
 import time
@@ -104,12 +108,20 @@ def lines(root, name="squares"):
 @pytest.mark.slow
 def test_it_runs_in_order_survives_kills_and_collects_every_line(checkout):
     tree = work_queue.home(checkout)
+    assert "not running" in work_queue.status(checkout)  # without a worktree
     with queue(checkout) as first:
         wait_until(lambda: lines(tree) or first.poll() is not None)
         assert work_queue.process(checkout).pid == first.pid
         assert psutil.Process(first.pid).nice() == 19
+        work_queue.pause(checkout)
+        assert "paused" in work_queue.status(checkout)
         with pytest.raises(QueueError, match="is running"):
             work_queue.prepare(checkout, at="HEAD")
+        before = lines(tree)
+        time.sleep(0.3)
+        assert lines(tree) == before
+        work_queue.pause(checkout, resume=True)
+        wait_until(lambda: len(lines(tree)) > len(before) or first.poll() is not None)
     assert first.returncode == -signal.SIGKILL
     assert work_queue.process(checkout) is None
 
@@ -120,6 +132,11 @@ def test_it_runs_in_order_survives_kills_and_collects_every_line(checkout):
     copy.parent.mkdir(parents=True)
     copy.write_bytes(kept.replace(b"0}", b"7}") + b'{"at": {"n"')
     path.write_bytes(b"".join(rest) + b'{"at": {"n": 2')
+    (checkout / "experiments/cubes.py").write_text("raise SystemError")  # moved, renamed …
+    git(checkout, "add", ".")
+    git(checkout, "commit", "--quiet", "-m", "second")
+    git(checkout, "checkout", "--quiet", "HEAD~1", "--", "experiments/cubes.py")
+
     with queue(checkout) as second:
         shown = second.communicate()[0]
     assert second.returncode == 1
@@ -134,6 +151,15 @@ def test_it_runs_in_order_survives_kills_and_collects_every_line(checkout):
     assert sorted(map(str, lines(checkout))) == sorted(map(str, lines(tree)))
     assert copy.read_bytes().endswith(b"\n")
 
+    # Another commit: nothing is lost, wherever it lay.
+    (tree / "experiments/recorded/cubes.jsonl").write_text('{"at": {"n": 4}}\n')
+    work_queue.prepare(checkout, at="HEAD")
+    assert git(tree, "rev-parse", "HEAD") == git(checkout, "rev-parse", "HEAD")
+    assert len(lines(tree, "cubes")) == 2
     shutil.rmtree(tree)  # a new machine has the checkout only
     work_queue.prepare(checkout)
     assert lines(checkout) == lines(tree)
+    last = work_queue.status(checkout).splitlines()
+    assert last[1].split()[:4] == ["experiments.squares", "30", "of", "30"]
+    assert last[2].split()[:5] == ["next", "experiments.missing", "0", "of", "1"]
+    assert last[-2:] == ["0.5 hours of one core are left.", "cut    2.0 hours: fourth powers"]

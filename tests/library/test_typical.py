@@ -1,9 +1,7 @@
 """What typical rows do: against integrals by mpmath, brute force, plain NumPy and repeated runs."""
 
-import itertools
 from dataclasses import dataclass
 
-import mpmath as mp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -36,28 +34,6 @@ class Fixed(Law):
 
     def _sample(self, rng, rows, n):
         return np.tile(np.array(self.row), (rows, 1))
-
-
-# --- the logarithm of the gradient of a row -------------------------------------------------------
-
-
-@pytest.mark.parametrize("alpha", [1e-5, 1.0, 3.0, 1e4])
-@pytest.mark.parametrize("s", [(0.5, 0.0), (1.0, 1.0, -2.0), (0.1, -3.0, 0.7, 0.2, 0.65)])
-def test_the_log_gradient_and_its_slope_agree_with_mpmath(s, alpha):
-    row = typical._TopTwo.of(np.array([s]))
-    found = row.log_gradient(alpha)[0], row.slope(alpha)[0]
-    lead = alpha * float(row.gap[0])
-    with mp.workdps(40):
-
-        def log_gradient(a):
-            scores = [mp.mpf(x) - mp.mpf(max(s)) for x in s]
-            pairs = mp.fsum(mp.exp(a * (x + y)) for x, y in itertools.permutations(scores, 2))
-            total = mp.fsum(mp.exp(a * x) for x in scores)
-            return mp.log(a) + mp.log(pairs) - 2 * mp.log(total)
-
-        exact = log_gradient(mp.mpf(alpha)), alpha * mp.diff(log_gradient, mp.mpf(alpha))
-        for value, right, scale in zip(found, exact, (30.0 + lead, 100.0 + lead), strict=True):
-            assert abs(value - float(right)) <= 1e-14 * scale
 
 
 # --- means of rows --------------------------------------------------------------------------------
