@@ -15,7 +15,7 @@ from tests.book.tex import FormulaError, Statement, evaluate, plain, statements
 from tests.paths import CHAPTERS
 
 THEOREM = re.compile(
-    r"^(?P<fence>`{3,})\{prf:(?!proof)\w+\}[^\n]*\n:label: (?P<label>\S+)\n"
+    r"^(?P<fence>`{3,})\{prf:(?!proof|lemma)\w+\}[^\n]*\n:label: (?P<label>\S+)\n"
     r"(?P<text>.*?)^(?P=fence)$",
     re.DOTALL | re.MULTILINE,
 )
@@ -72,7 +72,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class Place:
-    """What a check reads from: the statement of a theorem. Proofs are left to readers."""
+    """What a check reads from: the statement of a theorem. Lemmas and proofs are for readers."""
 
     label: str
     text: str
@@ -123,7 +123,7 @@ def book() -> tuple[str, ...]:
 
 
 def labels() -> list[str]:
-    """Return the labels of all theorems, with propositions, lemmas and definitions."""
+    """Return the labels of all theorems, with propositions and definitions."""
     return [match["label"] for text in book() for match in THEOREM.finditer(text)]
 
 

@@ -113,14 +113,6 @@ def noisy(t: float):
     return density, below, cache(lambda u: brentq(lambda v: below(v) - u, *ends, xtol=1e-11))
 
 
-@tied("lem-exact-gumbel")
-def density_of_the_gap(at: Place) -> None:
-    density, below, _ = noisy(1 / ALPHA)
-    for n in (2, 5):
-        known = {"n": n, "G": gradient_of(n), "f_t": density, "F_t": below, "alpha": ALPHA}
-        at.display().holds(relative=1e-6, **known)
-
-
 @tied("thm-exact-gap")
 def gap(at: Place) -> None:
     formula = at.formula(r"\rho = n(n-1)")

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import digamma, erfcx, expit, gammaln, log_expit, ndtr
+from scipy.special import digamma, expit, gammaln, log_expit
 
 from attnlib import exact, freezing
 from attnlib.scores import Normal
@@ -19,8 +19,6 @@ from tests.book.formulas import Place
 from tests.book.theorems.exact import (
     free_energy,
     gradient,
-    normal_density,
-    normal_rows,
 )
 from tests.book.theorems.numbers import independent, itself, normal
 from tests.book.theorems.registry import tied
@@ -165,26 +163,6 @@ def frozen_rows(at: Place) -> None:
     for x, q in ((1.5, 2.0), (3.0, 0.6)):
         known = {"x": x, "q": q, "E": itself, "P": beta_moment(x, q)}
         at.display().holds(powers, rough=1e-8, H=frozen_limit(x), **known)
-
-
-@tied("lem-freezing-tail")
-def small_weights(at: Place) -> None:
-    mills = lambda w: math.sqrt(math.pi / 2) * erfcx(max(w, -37.0) / math.sqrt(2))  # noqa: E731
-    named = {r"\operatorname{E}\sum_i p_i^q": "P"}
-    for n, alpha, q in ((2, 0.9, 1.5), (3, 1.7, 0.6)):
-        a = q * alpha
-
-        def others(m, a=a, n=n):  # with the largest at m: its density, and the mean of the others
-            mean = math.exp(a * a / 2 - a * m) * ndtr(m - a)
-            return n * (n - 1) * normal_density(m) * ndtr(m) ** (n - 2) * mean
-
-        row = normal_rows(n, alpha)
-        known = {"n": n, "q": q, "r": mills, "f": normal_density, "F": ndtr, "alpha": alpha}
-        known["P"] = row["E"](sum(one**q for one in row["p"]))
-        at.display().holds(named, **known)
-        [(_, bound)] = at.display().values(named, **known)
-        assert np.isclose(bound, 1 + quad(others, -12, 12)[0], rtol=1e-6)
-    at.formula("r(w) =").holds(relative=1e-7, w=0.8, r=mills)
 
 
 @tied("prop-freezing-hold")
