@@ -312,16 +312,8 @@ class _Parser:
         return repr(float(self.take())) if self.token.isdigit() else f"look(N, {self.take()!r})"
 
     def powers(self, base: str) -> str:
-        """Read what stands behind a factor: powers, factorials, Pochhammer's index."""
-        while True:
-            if self.skip("^"):
-                base = f"power({base}, {self.argument()})"
-            elif self.skip("!"):
-                base = f"factorial({base})"
-            elif self.skip("_"):
-                base = f"poch({base}, {self.argument()})"
-            else:
-                return base
+        """Read the power that stands behind a factor."""
+        return f"power({base}, {self.argument()})" if self.skip("^") else base
 
     def norm(self) -> str:
         sign = self.take()
@@ -458,7 +450,7 @@ class _Parser:
             found = f"{found}({self.arguments()[1]})"
         if power:
             found = f"power({found}, {power})"
-        return self.powers(found) if called or self.token == "!" else found
+        return self.powers(found) if called else found
 
 
 def _look(names: Names, base: str, *index: str) -> Any:
@@ -507,7 +499,6 @@ RUNNING: Mapping[str, Any] = {
     "abs": np.abs,
     "chosen": _chosen,
     "each": _each,
-    "factorial": scipy.special.factorial,
     "floor": np.floor,
     "inf": math.inf,
     "integral": _integral,
@@ -515,7 +506,6 @@ RUNNING: Mapping[str, Any] = {
     "look": _look,
     "maximum": np.maximum,
     "minimum": np.minimum,
-    "poch": scipy.special.poch,
     "power": lambda base, exponent: np.power(np.asarray(base, dtype=float), exponent),
     "sqrt": np.sqrt,
 }

@@ -47,7 +47,6 @@ BATCH_MASK = some_keys(2, 1, LENGTH, KEYS, seed=1)
 
 
 BY_QUERY = torch.linspace(0.5, 3.0, LENGTH)
-QWEN = POLICIES["qwen"].with_constants(train_length=3)
 
 
 def assert_close(result, expected, tolerance=1e-12):

@@ -125,17 +125,6 @@ BATCH = np.random.default_rng(11).standard_normal((3, 4, 5))
 
 
 @pytest.mark.parametrize("function", SHAPED)
-def test_alpha_broadcasts_against_the_batch(function):
-    alpha = np.array([[0.0], [0.5], [20.0]])  # against the batch shape (3, 4)
-    values = function(BATCH, alpha)
-    for i, j in np.ndindex(3, 4):
-        np.testing.assert_allclose(values[i, j], function(BATCH[i, j], alpha[i, 0]), rtol=1e-15)
-    one_row = function(BATCH[0, 0], alpha)
-    for i in range(3):
-        np.testing.assert_array_equal(one_row[i, 0], function(BATCH[0, 0], alpha[i, 0]))
-
-
-@pytest.mark.parametrize("function", SHAPED)
 def test_what_is_given_is_read_as_float64_and_left_as_it_was(function):
     s = BATCH.copy()
     function(s, 2.0)
