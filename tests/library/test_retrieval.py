@@ -287,13 +287,6 @@ class TestBadInput:
 # --- large scales ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_no_score_above_the_needle_is_told_from_hardly_any():
-    assert retrieval.best_alpha(Normal(), Fixed(36.0), 2) == pytest.approx(72.0, rel=1e-3)
-    for law, gap in ((Normal(), 38.4), (Cosine(10**6), 0.5)):
-        assert_refused("gap", f"{gap}", retrieval.best_alpha, law, Fixed(gap), 2)
-
-
 @pytest.mark.parametrize("alpha", [100.0, 1e3, 8e3])
 def test_a_needle_that_hardly_any_key_reaches_is_lost_as_rarely(alpha):
     """E log(1 + e^{αx}) = α E x⁺ + π²f(0)/6α + …, for x = s − 12 of density f."""
