@@ -83,9 +83,6 @@ def numbers(file):
     }
 
 
-# --- the file ------------------------------------------------------------------------------------
-
-
 def test_a_file_gives_every_run_once_the_first_seed_first(file):
     found = sweep.read(file)
     assert found.results == file.parent / "results.jsonl"
@@ -107,9 +104,6 @@ def refusal(file, *options):
     (line,) = finished.output.splitlines()
     assert line.startswith("Error: ")
     return line
-
-
-# --- results -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,8 +185,6 @@ def test_one_sweep_at_a_time_writes_and_others_read(file):
     assert len(run_here(file)) == 8
 
 
-# --- learning rates that are chosen --------------------------------------------------------------
-
 CHOOSING = SMALL.replace("seeds = [3, 4]", 'seeds = [3, 4]\nwiden = "final_loss"')
 JUDGING = SMALL.split("[grid]")[0].replace("results.jsonl", "judged.jsonl")
 JUDGING = (
@@ -223,9 +215,6 @@ def test_a_best_rate_at_an_end_widens_the_sweep_until_it_is_inside(file):
     (only,) = sweep.read(file.with_name("judged.toml")).settings
     assert (only.training.learning_rate, only.training.seed) == (0.005, 5)
     assert only.config.post_scale == "constant"
-
-
-# --- executors and kills -------------------------------------------------------------------------
 
 
 class Failing(Executor):

@@ -138,9 +138,6 @@ def test_other_lengths_are_read_at_the_same_bytes(law):
             assert run.readings[row, column] == pytest.approx(expected, rel=1e-4)
 
 
-# --- runs that go wrong --------------------------------------------------------------------------
-
-
 def test_a_run_without_bounds_is_cut_off_where_it_diverged(monkeypatch):
     run = train(TINY, replace(SHORT, learning_rate=1e6), TEXT)
     assert run.diverged_at is not None
@@ -195,9 +192,6 @@ def test_warm_up_decay_and_clipping_are_those_of_a_plain_loop(decay):
         adam.step()
         with torch.no_grad():  # Adam's step does not depend on the size of the gradient
             theirs.scale.copy_(before + 4.0 * (theirs.scale - before))
-
-
-# --- how heads come to their scale ----------------------------------------------------------------
 
 
 def test_weights_and_their_gradients_tell_what_the_interception_finds():

@@ -47,9 +47,6 @@ def small(monkeypatch):
     return model
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
 def test_rows_are_those_of_the_probe():
     model, ids = llama(), list(range(40))
     places = np.arange(4, 40)
@@ -126,9 +123,6 @@ def test_slopes_are_derivatives(small):
             with torch.no_grad(), rescale(factor=factor, layers=[head // HEADS]):
                 late.append(float(parts.losses_of(small, ids)[parts.SHORT // 2 :].mean()))
         assert found["late"][head] == pytest.approx((late[1] - late[0]) / 0.04, rel=0.02, abs=1e-4)
-
-
-# --- laws of others -------------------------------------------------------------------------------
 
 
 def test_the_tail_of_a_row_by_hand():

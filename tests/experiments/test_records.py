@@ -67,9 +67,6 @@ def test_runs_of_two_experiments_are_the_same_and_there_is_no_other_file():
     assert all(line["timing"]["processor_seconds"] > 0.0 for line in lines if "timing" in line)
 
 
-# --- how they come about --------------------------------------------------------------------------
-
-
 def work(computed):
     """Three entries, which note that they are computed."""
 

@@ -115,9 +115,6 @@ def test_at_rest_loss_and_penalty_are_least():
     assert rests[0] > 0.0 == rests[1]
 
 
-# --- the record ---------------------------------------------------------------------------------
-
-
 def test_the_record_is_complete_and_begins_as_here(monkeypatch):
     record = records.load("one_head")
     assert [entry.at for entry in record.entries] == [at for at, _ in one_head.work()]

@@ -80,9 +80,6 @@ def test_what_cannot_be_read_or_loaded_is_one_line(folder, text, tmp_path, monke
     refused("device type", folder, "--text", text, "--device", "tpu")
 
 
-# --- files that other people made ---------------------------------------------------------------
-
-
 @pytest.fixture
 def altered(folder, tmp_path):
     """Return a function that copies the model with other numbers in its configuration."""

@@ -119,9 +119,6 @@ def same(left, right):
     np.testing.assert_allclose(left, right, rtol=1e-13)
 
 
-# --- constants ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=lambda policy: policy.name)
 def test_every_constant_matters_and_has_a_least_value(policy):
     for setting in policy.settings:

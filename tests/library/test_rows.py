@@ -48,9 +48,6 @@ def exact_softmax(s, alpha):
     return cached_softmax(tuple(s.tolist()), alpha)
 
 
-# --- against mpmath ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("s", "alpha"), ROWS)
 def test_weights_and_norms_agree_with_mpmath(s, alpha):
     with mp.workdps(DIGITS):
@@ -86,9 +83,6 @@ def test_entropies_agree_with_mpmath(s, alpha):
         assert rows.shannon_entropy(p) == pytest.approx(entropy, rel=1e-13, abs=1e-15)
 
 
-# --- worked by hand ------------------------------------------------------------------------------
-
-
 def test_the_ends_of_the_range():
     s = [-1.7e308, 1.7e308, 1.7e308]
     np.testing.assert_array_equal(rows.softmax(s), [0.0, 0.5, 0.5])
@@ -99,9 +93,6 @@ def test_the_ends_of_the_range():
     for scores, alpha in (([0.25, 0.5, -1e300], np.finfo(float).max), ([1.0, -5.0, 1e308], 0.0)):
         np.testing.assert_array_equal(rows.jacobian(scores, alpha), 0.0)
         assert all(norm(scores, alpha) == 0.0 for norm in NORMS)
-
-
-# --- what holds for every row --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("function", SHAPED)
@@ -118,8 +109,6 @@ def test_shifts_factors_and_masked_keys(function):
             found = found[:4, :4] if found.ndim == 2 else found[:4]
         np.testing.assert_allclose(found, plain, rtol=1e-14)
 
-
-# --- batches --------------------------------------------------------------------------------------
 
 BATCH = np.random.default_rng(11).standard_normal((3, 4, 5))
 

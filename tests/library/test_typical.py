@@ -36,9 +36,6 @@ class Fixed(Law):
         return np.tile(np.array(self.row), (rows, 1))
 
 
-# --- means of rows --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("law", [*LAWS, Own()], ids=repr)
 @pytest.mark.parametrize("n", [2, 40])
 def test_gradients_against_plain_numpy(law, n):
@@ -52,9 +49,6 @@ def test_gradients_against_plain_numpy(law, n):
     assert typical.gradient(law, 0.0, n, rows=10) == (0.0, 0.0)
     np.testing.assert_allclose(found[:, 0], error, rtol=0.25)
     assert (np.abs(value[:, 0] - geometric) < 4.5 * np.hypot(found[:, 0], error)).all()
-
-
-# --- optima over rows -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
@@ -79,9 +73,6 @@ def test_standard_errors_of_optima_are_honest():
     # Of 60 normal numbers the standard deviation is 1 ± 0.09; the errors themselves are noisy.
     assert 0.75 < z.std(ddof=1) < 1.3
     assert abs(z.mean()) < 4.5 / np.sqrt(len(z))
-
-
-# --- single rows ----------------------------------------------------------------------------------
 
 
 def heights(s, alpha):
@@ -126,9 +117,6 @@ def test_of_two_maxima_the_higher_is_taken():
         s, alpha, _ = peaks(gap)
         found = typical.row_optima(Fixed(tuple(s)), len(s), rows=2)
         assert found == pytest.approx(np.full(2, alpha[which]), rel=4e-3)
-
-
-# --- bad input ------------------------------------------------------------------------------------
 
 
 def test_one_key_has_no_gradient_and_no_optimum():

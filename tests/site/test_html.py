@@ -10,8 +10,6 @@ from book.extensions.pages import SHORT_PATH as PATH
 from tests.paths import ROOT
 from tests.site.checks import CHECKS, PAGES, anchors, of_class, soup, tree
 
-# --- every page -----------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("name", PAGES)
 def test_page_is_sound(site, name):
@@ -49,8 +47,6 @@ def test_a_place_that_moved_is_where_its_address_leads(site):
         there = {pair.partition(":")[2] or pair for pair in places.split()}
         assert there <= anchors(site / "chapters" / f"{name}.html"), name
 
-
-# --- the weight -----------------------------------------------------------------------------------
 
 MOST_BYTES = 70_000
 

@@ -28,9 +28,6 @@ def shows(window, address):
     assert noted == []
 
 
-# --- the front page -------------------------------------------------------------------------------
-
-
 def test_the_front_page(shows):
     page = shows("intro")
     the_face(page)
@@ -70,9 +67,6 @@ def a_number_in_place(page):
     page.get_by_role("link", name="The calculator", exact=True).click()
     status = page.locator("#fig-calculator [role=status]")
     status.get_by_text("For n = 1000, d = 128, Transformer: multiply q·k by 0.08839.").wait_for()
-
-
-# --- scales ---------------------------------------------------------------------------------------
 
 
 def test_the_calculator_opens_on_what_the_book_recommends(shows):
@@ -122,8 +116,6 @@ def test_curve_row_formula_and_code_change_together(shows):
         assert name in page.locator(".live-code").last.inner_text()
 
 
-# --- the chapters' figures ------------------------------------------------------------------------
-
 MOVED = {
     "fig-live-parting": (
         *("mean_gradient", {"α": 3}, "mean of all rows"),
@@ -170,9 +162,6 @@ def test_a_figure_follows_its_fields_and_shows_nothing_beside_what_is_refused(sh
     assert not figure.locator(".live-readings, .live-pictures").first.is_visible()
     entry.fill(str(value))
     assert readings(figure) == shown_before
-
-
-# --- trained heads --------------------------------------------------------------------------------
 
 
 def test_trained_heads(shows):

@@ -5,8 +5,6 @@ from axe_playwright_python.sync_playwright import Axe
 
 from tests.site.checks import PAGES, WIDTHS, findings
 
-# --- every page, telephone and desk ---------------------------------------------------------------
-
 
 @pytest.mark.parametrize("name", PAGES)
 def test_page_shows_well(window, address, name):
@@ -14,9 +12,6 @@ def test_page_shows_well(window, address, name):
     noted.clear()
     found = findings(page, f"{address}/{name}.html", WIDTHS)
     assert found + noted == []
-
-
-# --- while a page comes ---------------------------------------------------------------------------
 
 
 def test_the_site_works_from_a_folder(new_page, site):
@@ -47,8 +42,6 @@ def test_an_old_address_leads_on(window, address):
     page.wait_for_url("**/chapters/jacobian.html#theorem-jacobian")
     assert noted == []
 
-
-# --- for everybody --------------------------------------------------------------------------------
 
 ONE_OF_A_KIND = """() => {
   const seen = new Set();

@@ -7,8 +7,6 @@ import pytest
 from book.extensions import search
 from tests.site.checks import PATIENCE, anchors, soup
 
-# --- what is found --------------------------------------------------------------------------------
-
 FOUND = """(phrases) => phrases.map((phrase) => {
   const found = Search._performSearch(...Search._parseQuery(phrase));
   return found.reverse().map(([page, , anchor]) => page + anchor);
@@ -61,9 +59,6 @@ def test_questions_find_their_chapter_first(found):
     assert dict(zip(ASKED, firsts, strict=True)) == {
         phrase: f"chapters/{chapter}" for phrase, chapter in ASKED.items()
     }
-
-
-# --- the ledger -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
