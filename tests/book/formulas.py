@@ -15,8 +15,8 @@ from tests.book.tex import FormulaError, Statement, evaluate, plain, statements
 from tests.paths import CHAPTERS
 
 THEOREM = re.compile(
-    r"^(?P<fence>`{3,})\{prf:(?!proof)\w+\}[^\n]*\n:label: (?P<label>\S+)\n.*?^(?P=fence)$"
-    r"(?:\n+^(?P<proof>`{3,})\{prf:proof\}.*?^(?P=proof)$)?",
+    r"^(?P<fence>`{3,})\{prf:(?!proof|lemma)\w+\}[^\n]*\n:label: (?P<label>\S+)\n"
+    r"(?P<text>.*?)^(?P=fence)$",
     re.DOTALL | re.MULTILINE,
 )
 FORMULA = re.compile(r"\$\$(?P<display>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.DOTALL)
@@ -24,10 +24,8 @@ FORMULA = re.compile(r"\$\$(?P<display>.+?)\$\$|\$(?P<inline>[^$\n]+)\$", re.DOT
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula between dollars: its TeX, from `start` to `stop` of a cell's text."""
+    """A formula between dollars."""
 
-    start: int
-    stop: int
     tex: str
     display: bool
 
@@ -74,50 +72,43 @@ class Formula:
 
 @dataclass(frozen=True)
 class Place:
-    """What a check reads from: a theorem and the displays of its proof.
-
-    The steps that a proof takes within a line are left to readers.
-    """
+    """What a check reads from: the statement of a theorem. Lemmas and proofs are for readers."""
 
     label: str
-    text: str  # of its cell
-    start: int
-    stop: int
-    proof: int  # where the proof starts
+    text: str
 
     def formulas(self) -> list[Formula]:
         """Return all formulas of the place, in order."""
         return [
-            formula
-            for formula in formulas(self.text)
-            if self.start <= formula.start and formula.stop <= self.stop
-            if formula.display or formula.start < self.proof
+            Formula(match[kind], kind == "display")
+            for match in FORMULA.finditer(self.text)
+            if (kind := match.lastgroup)
         ]
 
     def formula(self, beginning: str) -> Formula:
         """Return the only formula that begins so, blanks and alignment apart."""
-        [found] = self.beginning(beginning, 1)
-        return found
+        [formula] = self.beginning(beginning, 1)
+        return formula
 
     def beginning(self, tex: str, count: int) -> list[Formula]:
         """Return the formulas that begin so, of which there are as many as said."""
-        found = [one for one in self.formulas() if plain(one.tex).startswith(plain(tex))]
-        return self._counted(found, tex, count)
+        formulas = [f for f in self.formulas() if plain(f.tex).startswith(plain(tex))]
+        return self._counted(formulas, tex, count)
 
     def same(self, tex: str) -> Formula:
         """Return the only formula that is this and nothing more."""
-        found = [one for one in self.formulas() if plain(one.tex) == plain(tex)]
-        return self._counted(found, tex, 1)[0]
+        formulas = [f for f in self.formulas() if plain(f.tex) == plain(tex)]
+        return self._counted(formulas, tex, 1)[0]
 
     def display(self) -> Formula:
         """Return the first display of the theorem."""
-        shown = [one for one in self.formulas() if one.display]
-        return self._counted(shown[:1], "a display", 1)[0]
+        displays = [f for f in self.formulas() if f.display]
+        return self._counted(displays[:1], "a display", 1)[0]
 
-    def _counted(self, found: list[Formula], what: str, count: int) -> list[Formula]:
-        if len(found) != count:
-            raise FormulaError(f"{self.label} has {what!r} {len(found)} times, not {count} times")
-        return found
+    def _counted(self, formulas: list[Formula], what: str, count: int) -> list[Formula]:
+        if len(formulas) != count:
+            raise FormulaError(f"{self.label} has {what!r} {len(formulas)} times, not {count}")
+        return formulas
 
 
 @cache
@@ -131,28 +122,13 @@ def book() -> tuple[str, ...]:
     )
 
 
-def formulas(text: str) -> Iterator[Formula]:
-    """Return the formulas of a cell, in order."""
-    for match in FORMULA.finditer(text):
-        kind = match.lastgroup or ""
-        yield Formula(match.start(kind), match.end(kind), match[kind], kind == "display")
-
-
 def labels() -> list[str]:
-    """Return the labels of all theorems, with propositions, lemmas and definitions."""
+    """Return the labels of all theorems, with propositions and definitions."""
     return [match["label"] for text in book() for match in THEOREM.finditer(text)]
 
 
 def place(label: str) -> Place:
     """Return the theorem of this label."""
-    found = [
-        Place(label, text, match.start(), match.end(), match.start("proof"))
-        if match["proof"]
-        else Place(label, text, match.start(), match.end(), match.end())
-        for text in book()
-        for match in THEOREM.finditer(text)
-        if match["label"] == label
-    ]
-    if len(found) != 1:
-        raise FormulaError(f"{len(found)} places have the label {label!r}")
-    return found[0]
+    matches = [match for text in book() for match in THEOREM.finditer(text)]
+    [statement] = [match["text"] for match in matches if match["label"] == label]
+    return Place(label, statement)

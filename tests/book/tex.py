@@ -307,23 +307,13 @@ class _Parser:
 
     def argument(self) -> str:
         """Read what TeX takes for an argument: a group in braces, or one sign."""
-        while self.skip(*THIN):
-            pass
         if self.token == "{":
             return self.group()
         return repr(float(self.take())) if self.token.isdigit() else f"look(N, {self.take()!r})"
 
     def powers(self, base: str) -> str:
-        """Read what stands behind a factor: powers, factorials, Pochhammer's index."""
-        while True:
-            if self.skip("^"):
-                base = f"power({base}, {self.argument()})"
-            elif self.skip("!"):
-                base = f"factorial({base})"
-            elif self.skip("_"):
-                base = f"poch({base}, {self.argument()})"
-            else:
-                return base
+        """Read the power that stands behind a factor."""
+        return f"power({base}, {self.argument()})" if self.skip("^") else base
 
     def norm(self) -> str:
         sign = self.take()
@@ -362,8 +352,6 @@ class _Parser:
 
     def arguments(self) -> tuple[bool, str]:
         """Read (a, b), or a product without brackets; return which it was, and what."""
-        while self.skip(*THIN):
-            pass
         if self.token not in {"(", "["}:
             return False, self.product(argument=True)
         norms, self.norms = self.norms, 0
@@ -377,12 +365,9 @@ class _Parser:
         return True, ", ".join(found)
 
     def best(self) -> str:
-        """Read max(a, b), or max_i of what follows over the values of i in the names."""
+        """Read max(a, b)."""
         choose = self.take().removeprefix("\\")
-        if not self.skip("_"):
-            return f"{choose}imum({self.arguments()[1]})"
-        index = self.raw()
-        return f"{choose}imum.reduce(each(lambda N: {self.product()}, N, {index!r}))"
+        return f"{choose}imum({self.arguments()[1]})"
 
     def big_sum(self) -> str:
         indices, low, high = [], "", ""
@@ -451,11 +436,6 @@ class _Parser:
             if self.token == "^" and self.next == "*":
                 self.at += 2
                 base += "^*"
-            elif self.tokens[self.at : self.at + 3] == ["^", "{", "*"]:
-                self.at += 3
-                base += "^*"
-                power = self.sum()
-                self.take("}")
             elif self.skip("^"):
                 power = self.argument()
             elif self.token == "_" and not index:
@@ -470,7 +450,7 @@ class _Parser:
             found = f"{found}({self.arguments()[1]})"
         if power:
             found = f"power({found}, {power})"
-        return self.powers(found) if called or self.token == "!" else found
+        return self.powers(found) if called else found
 
 
 def _look(names: Names, base: str, *index: str) -> Any:
@@ -519,7 +499,6 @@ RUNNING: Mapping[str, Any] = {
     "abs": np.abs,
     "chosen": _chosen,
     "each": _each,
-    "factorial": scipy.special.factorial,
     "floor": np.floor,
     "inf": math.inf,
     "integral": _integral,
@@ -527,7 +506,6 @@ RUNNING: Mapping[str, Any] = {
     "look": _look,
     "maximum": np.maximum,
     "minimum": np.minimum,
-    "poch": scipy.special.poch,
     "power": lambda base, exponent: np.power(np.asarray(base, dtype=float), exponent),
     "sqrt": np.sqrt,
 }

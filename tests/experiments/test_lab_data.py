@@ -27,8 +27,6 @@ def test_splits_and_names():
         data.load("shakespeare")
 
 
-# --- batches -------------------------------------------------------------------------------------
-
 TEXT = data.embedded(5000)
 
 

@@ -29,9 +29,6 @@ def cosines(rows, d):
     return queries @ keys.swapaxes(1, 2) / d
 
 
-# --- tasks ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("gap", recall.GAPS)
 def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
     rows = rows_of(gap)
@@ -95,8 +92,6 @@ def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
         assert_share((asked == copied).mean(), 0.8, asked.size)
 
 
-# --- Transformers --------------------------------------------------------------------------------
-
 TOKENS = Config(width=16, head_size=8, depth=2, sequence=24, positions="rotary", fit_policy=True)
 
 
@@ -118,9 +113,6 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     with torch.no_grad(), rescale(factor="qwen", train_length=24):
         again = recall.trial(config, task, model, 48).said["answer_loss"]
     assert again == beyond["answers"]["qwen"] != beyond["answer_loss"]
-
-
-# --- what a head does ----------------------------------------------------------------------------
 
 
 def test_what_is_measured_agrees_with_sums_by_hand_and_with_the_probe():

@@ -1,14 +1,9 @@
 """Sweeps: what a file says, the lines that runs leave, and kills at any moment."""
 
-import signal
-import subprocess
-import sys
-import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
-import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -88,17 +83,6 @@ def numbers(file):
     }
 
 
-def copied(file, name):
-    """Return a copy of a sweep, in a folder without results."""
-    other = file.parent / name
-    other.mkdir()
-    (other / file.name).write_bytes(file.read_bytes())
-    return other / file.name
-
-
-# --- the file ------------------------------------------------------------------------------------
-
-
 def test_a_file_gives_every_run_once_the_first_seed_first(file):
     found = sweep.read(file)
     assert found.results == file.parent / "results.jsonl"
@@ -120,9 +104,6 @@ def refusal(file, *options):
     (line,) = finished.output.splitlines()
     assert line.startswith("Error: ")
     return line
-
-
-# --- results -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -204,8 +185,6 @@ def test_one_sweep_at_a_time_writes_and_others_read(file):
     assert len(run_here(file)) == 8
 
 
-# --- learning rates that are chosen --------------------------------------------------------------
-
 CHOOSING = SMALL.replace("seeds = [3, 4]", 'seeds = [3, 4]\nwiden = "final_loss"')
 JUDGING = SMALL.split("[grid]")[0].replace("results.jsonl", "judged.jsonl")
 JUDGING = (
@@ -236,9 +215,6 @@ def test_a_best_rate_at_an_end_widens_the_sweep_until_it_is_inside(file):
     (only,) = sweep.read(file.with_name("judged.toml")).settings
     assert (only.training.learning_rate, only.training.seed) == (0.005, 5)
     assert only.config.post_scale == "constant"
-
-
-# --- executors and kills -------------------------------------------------------------------------
 
 
 class Failing(Executor):
@@ -277,36 +253,3 @@ def test_cut_off_anywhere_it_goes_on_to_the_same_numbers(file):
         assert len(numbers(file)) == sum(end <= cut for end in ends)
         run_here(file)
         assert numbers(file) == expected
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no kill -9")
-def test_a_killed_command_leaves_no_workers_and_goes_on(file):
-    file.write_text(SMALL.replace("steps = 12", "steps = 60"))
-    expected = copied(file, "expected")
-    command = [sys.executable, "-m", "experiments", "sweep", str(file), "--workers", "1"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: numbers(file) or process.poll() is not None)
-        workers = psutil.Process(process.pid).children()
-        process.kill()
-    assert process.returncode == -signal.SIGKILL
-    assert workers
-    wait_until(lambda: not any(map(alive, workers)))
-    assert 1 <= len(numbers(file)) < 8
-    run_here(file)
-    run_here(expected)
-    assert numbers(file) == numbers(expected)
-
-
-def wait_until(condition):
-    end = time.monotonic() + 900.0  # a guard against waiting for ever
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def alive(process):
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -111,16 +111,6 @@ def test_training_is_what_a_plain_loop_does():
     assert run.final_loss == pytest.approx(np.mean(losses[-20:]), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("variant", "precision"), [({}, "float64"), ({"causal": False}, "float32")]
-)
-def test_the_same_seed_gives_the_same_bytes(variant, precision):
-    config, training = replace(TINY, **variant), replace(SHORT, precision=precision)
-    run = train(config, training, TEXT)
-    np.testing.assert_equal(vars(run), vars(train(config, training, TEXT)))
-    assert (run.losses != train(config, replace(training, seed=1), TEXT).losses).any()
-
-
 @pytest.mark.parametrize("law", ["none", "own"])
 def test_other_lengths_are_read_at_the_same_bytes(law):
     config = replace(TINY, positions="none", law=law)
@@ -146,9 +136,6 @@ def test_other_lengths_are_read_at_the_same_bytes(law):
                 said = other(windows[:, :-1])[:, n // 2 :].flatten(0, 1)
             expected = cross_entropy(said, windows[:, 1 + n // 2 :].flatten()).item()
             assert run.readings[row, column] == pytest.approx(expected, rel=1e-4)
-
-
-# --- runs that go wrong --------------------------------------------------------------------------
 
 
 def test_a_run_without_bounds_is_cut_off_where_it_diverged(monkeypatch):
@@ -205,9 +192,6 @@ def test_warm_up_decay_and_clipping_are_those_of_a_plain_loop(decay):
         adam.step()
         with torch.no_grad():  # Adam's step does not depend on the size of the gradient
             theirs.scale.copy_(before + 4.0 * (theirs.scale - before))
-
-
-# --- how heads come to their scale ----------------------------------------------------------------
 
 
 def test_weights_and_their_gradients_tell_what_the_interception_finds():

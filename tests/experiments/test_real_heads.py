@@ -1,7 +1,6 @@
 """The measurement of trained models, on models that are made here, and what was recorded."""
 
 import math
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -12,12 +11,8 @@ from attnlib.attention import rescale
 from attnlib.probing.measure import measure as measured
 from attnlib.probing.observer import Observer
 from attnlib.probing.tokens import TokenTracker
-from experiments import records
-from experiments.real_heads import inputs, laws, parts, rows, summary
+from experiments.real_heads import inputs, laws, parts, rows
 from experiments.real_heads.inputs import Model
-from experiments.records import load
-
-main = import_module("experiments.real_heads.__main__")
 
 LAYERS, HEADS, WORDS = 2, 4, 60
 
@@ -41,28 +36,15 @@ def llama():
 
 
 @pytest.fixture
-def small(monkeypatch, tmp_path):
+def small(monkeypatch):
     """A tiny decoder in the place of SmolLM2, tiny texts, and few of them."""
     model = Model("SmolLM2", llama(), lambda text: [ord(one) % WORDS for one in text])
     monkeypatch.setattr(parts, "MODELS", {"SmolLM2": lambda: model})
     whole = "".join(map(chr, np.random.default_rng(0).integers(32, 120, 3000)))
     monkeypatch.setattr(inputs, "text", lambda source, i, shift=0: whole[17 * i + shift % 7 :])
-    sizes = {"LENGTHS": (16, 32), "LONG_LENGTHS": (32, 64), "BEYOND_LENGTHS": (32, 64)}
-    sizes |= {"PRICE_LENGTHS": (16, 32), "REPEATS": {16: 2, 32: 2, 64: 1}, "COMMA": "a"}
-    sizes |= {"ROWS": 4, "LAW_ROWS": 4, "ONE_SOURCE": 4, "SHORT": 32, "LAYER": 16, "PRICE_TEXTS": 2}
-    for name, value in sizes.items():
-        monkeypatch.setattr(parts, name, value)
-    for name, value in {"SHORT": 32, "LISTED": 0.01, "RESAMPLED": 20}.items():
-        monkeypatch.setattr(summary, name, value)
-    monkeypatch.setenv("ATTNLIB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(records, "RECORDED", tmp_path)
-    for part in ("atlas", "laws"):
-        work = [one for one in parts.PARTS[part]() if one[0]["model"] == "SmolLM2"]
-        monkeypatch.setitem(parts.PARTS, part, lambda work=work: work)
+    for name, size in {"SHORT": 32, "LAYER": 16, "COMMA": "a"}.items():
+        monkeypatch.setattr(parts, name, size)
     return model
-
-
-# --- rows -----------------------------------------------------------------------------------------
 
 
 def test_rows_are_those_of_the_probe():
@@ -141,30 +123,6 @@ def test_slopes_are_derivatives(small):
             with torch.no_grad(), rescale(factor=factor, layers=[head // HEADS]):
                 late.append(float(parts.losses_of(small, ids)[parts.SHORT // 2 :].mean()))
         assert found["late"][head] == pytest.approx((late[1] - late[0]) / 0.04, rel=0.02, abs=1e-4)
-
-
-# --- parts ----------------------------------------------------------------------------------------
-
-
-def test_the_atlas_of_a_decoder(small, tmp_path):
-    main.measured("atlas")
-    found = load("real_heads_atlas")
-    table = found.find(model="SmolLM2", tokens=32, length=16)
-    assert len(table["alpha"]) == LAYERS * HEADS
-    assert table["n"] == 14.5  # of the rows with 13 to 16 keys
-    low, first, high = (np.array(table[name]) for name in ("first_low", "first", "first_high"))
-    assert ((low <= first) & (first <= high)).all()
-    assert len(found.find(model="SmolLM2", tokens=32, growth="keys")["keys"]) == 3
-    assert found.select(needle="induction")
-
-    path = tmp_path / "real_heads_atlas.json"
-    before = path.read_bytes()
-    path.unlink()
-    main.measured("atlas")
-    assert path.read_bytes() == before
-
-
-# --- laws of others -------------------------------------------------------------------------------
 
 
 def test_the_tail_of_a_row_by_hand():

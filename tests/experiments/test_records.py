@@ -47,9 +47,6 @@ def test_runs_of_two_experiments_are_the_same_and_there_is_no_other_file():
     assert all(line["timing"]["processor_seconds"] > 0.0 for line in lines if "timing" in line)
 
 
-# --- how they come about --------------------------------------------------------------------------
-
-
 def work(computed):
     """Three entries, which note that they are computed."""
 
@@ -78,15 +75,9 @@ def test_a_stopped_recorder_goes_on_to_the_same_bytes(tmp_path):
         assert set(computed) == lost
         assert path.read_bytes() == text
     assert [file.name for file in path.parent.iterdir()] == ["record.json"]
+    resume(path, work(computed := []), **{**MADE, "settings": {}})
+    assert computed == [2, 3, 5]  # what was made otherwise is made again
     with pytest.raises(KeyError, match="0 entries with"):
         whole.find(m=2)
     with pytest.raises(KeyError, match="3 entries with"):
         whole.find(law="normal")
-
-
-@pytest.mark.parametrize("key", ["command", "settings", "made"])
-def test_what_was_made_otherwise_is_made_again(tmp_path, key):
-    path = tmp_path / "record.json"
-    resume(path, work([]), **MADE)
-    resume(path, work(computed := []), **{**MADE, key: "other" if key == "command" else {}})
-    assert computed == [2, 3, 5]

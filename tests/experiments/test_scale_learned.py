@@ -15,7 +15,7 @@ from experiments import one_head, records, scale_learned
 from experiments.lab.descent import descend
 from experiments.lab.model import Config
 from experiments.lab.recall import Task, batch_loss, batches
-from experiments.scale_learned import KEYS, STRENGTH, WIDTH, Ways, gamma, mean_loss, model
+from experiments.scale_learned import KEYS, STRENGTH, WIDTH, gamma, mean_loss, model
 
 CONFIG = Config(width=8, head_size=8, sequence=16)
 
@@ -115,9 +115,6 @@ def test_at_rest_loss_and_penalty_are_least():
     assert rests[0] > 0.0 == rests[1]
 
 
-# --- the record ---------------------------------------------------------------------------------
-
-
 def test_the_record_is_complete_and_begins_as_here(monkeypatch):
     record = records.load("one_head")
     assert [entry.at for entry in record.entries] == [at for at, _ in one_head.work()]
@@ -127,20 +124,6 @@ def test_the_record_is_complete_and_begins_as_here(monkeypatch):
         found, here = record.find(**at), one_head.way(**at)
         for name, values in here.items():
             np.testing.assert_allclose(values, found[name][:3], rtol=1e-3, atol=1e-6)
-
-
-def test_what_is_read_off_a_way_is_what_the_record_has():
-    ways = Ways("sgd", 1.0)
-    one = records.load("one_head").find(optimizer="sgd", factor=1.0, aligned=False, seed=2)
-    assert len(ways.steps) == len(one["loss"])
-    late = next(step for step, loss in zip(ways.steps, one["loss"], strict=True) if loss < 2.0794)
-    assert late - 4.0 < ways.delay()[2] <= late
-    at = list(ways.steps).index(400)
-    product = (one["query"][at] * one["key"][at]) ** 0.5
-    assert ways.size[2, at] == pytest.approx(product)
-    assert ways.direction[2, at] == pytest.approx(one["trace"][at] / product)
-    with pytest.raises(ValueError, match="do not come to"):
-        ways.first(ways.direction, 2.0)
 
 
 def test_every_prediction_is_judged_by_the_numbers_in_its_file():

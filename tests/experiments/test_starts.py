@@ -5,7 +5,6 @@ import tomllib
 import pytest
 import torch
 
-from attnlib.initialisation import alpha_at_start
 from attnlib.probing import probe
 from attnlib.probing.measure import Call
 from experiments import starts
@@ -34,17 +33,3 @@ def test_a_layer_is_measured_as_the_probe_measures_it():
     square = v.square().mean()
     assert found["output"] == pytest.approx(float((weights @ v).square().mean() / square), rel=1e-4)
     assert found["mean"] == pytest.approx(float(v.mean(dim=2).square().mean() / square), rel=1e-4)
-
-
-def test_a_fresh_model_reads_random_tokens_or_its_own_and_the_same_twice(monkeypatch):
-    sizes = {"hidden_size": 64, "num_attention_heads": 4}
-    monkeypatch.setitem(starts.FAMILIES, "BERT", ["Bert", sizes])
-    monkeypatch.setitem(starts.FAMILIES, "Gemma 2 2B", ["Gemma2", {**sizes, "head_dim": 16}])
-    for family in ("BERT", "Gemma 2 2B"):
-        [random], [own] = (starts.measured(family, 128, own, 1, 0) for own in (False, True))
-        assert starts.measured(family, 128, False, 1, 0) == [random]
-        assert random != own
-    [random], [own] = (starts.layers_of("BERT", 128, own) for own in (False, True))
-    assert random["alpha"]["value"] == pytest.approx(alpha_at_start(64, "normal"), rel=0.1)
-    assert own["alpha"]["value"] < 0.9 * random["alpha"]["value"]
-    assert own["mean"]["value"] ** 2 == pytest.approx(1 / 3, rel=0.1)

@@ -6,6 +6,7 @@ on a batch of two sequences. Where it says "padding", the second sequence is sho
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 WIDTH, HEADS, LENGTH, SHORT = 32, 4, 12, 7
 PADDING = torch.arange(LENGTH) >= torch.tensor([[LENGTH], [SHORT]])
@@ -84,6 +85,45 @@ def llama(**options):
 def llama_with_padding():
     model = llama()
     return model, lambda: model(tokens(), attention_mask=(~PADDING.flip(1)).long())[0]
+
+
+def save_tokenizer(path, words):
+    """Save a tokenizer of these words in a folder, and return how many tokens it knows."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    numbers = {word: number for number, word in enumerate(["?", *dict.fromkeys(words)])}
+    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?").save_pretrained(path)
+    return len(numbers)
+
+
+class XCA(nn.Module):
+    """Attention of 4 heads of 8, fused or written out; nothing in its name says what it does."""
+
+    num_heads = 4
+
+    def __init__(self, way="matmul", scale=8**-0.5, *, mask=None, sharper=1.0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.wqkv, self.way, self.scale = nn.Linear(WIDTH, 3 * WIDTH), way, scale
+        self.mask, self.sharper = mask, sharper
+
+    def forward(self, x):
+        q, k, v = self.wqkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+        q = q * self.sharper
+        mask = 0.0 if self.mask is None else self.mask.to(q)
+        if self.way == "fused":
+            z = functional.scaled_dot_product_attention(
+                q, k, v, None if self.mask is None else mask, scale=self.scale
+            )
+        elif self.way == "einsum":
+            logits = torch.einsum("bhid,bhjd->bhij", q, k) * self.scale + mask
+            z = torch.einsum("bhij,bhjd->bhid", torch.softmax(logits, dim=-1), v)
+        else:
+            z = (q @ k.mT * self.scale + mask).softmax(-1) @ v
+        return x + z.transpose(1, 2).flatten(2)
 
 
 MODELS = {

@@ -47,7 +47,6 @@ BATCH_MASK = some_keys(2, 1, LENGTH, KEYS, seed=1)
 
 
 BY_QUERY = torch.linspace(0.5, 3.0, LENGTH)
-QWEN = POLICIES["qwen"].with_constants(train_length=3)
 
 
 def assert_close(result, expected, tolerance=1e-12):
@@ -167,18 +166,6 @@ def test_gradients(alpha, post_scale, keys, normalize_qk):
 
 
 # --- compilers and transforms ------------------------------------------------------------------
-
-COMPILED = {
-    "by query": {"alpha": ...},
-    "length": {"policy": QWEN, "is_causal": True, "post_scale": "exact"},
-    "mask": {"policy": "ssmax", "post_scale": "exact", "attn_mask": ...},
-    "cosine": {"policy": "adacos", "normalize_qk": True},
-}
-
-
-def filled(told, tensors):
-    """Return the options, with tensors in place of the dots."""
-    return {name: tensors[name] if value is ... else value for name, value in told.items()}
 
 
 class Graphs:

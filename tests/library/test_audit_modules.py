@@ -3,56 +3,33 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 
 from attnlib.auditing import audit
+from tests.library.foreign import XCA
 
 X = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(0))
 MASK = torch.full((9, 9), -torch.inf).triu(1)
 
 
-class Layer(nn.Module):
-    """Attention of four heads of 8, fused or written out in one of several ways."""
-
-    def __init__(self, way="fused", scale=None, before=1.0):
-        super().__init__()
-        self.qkv, self.way, self.scale, self.before = nn.Linear(32, 96), way, scale, before
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
-        q, scale = q * self.before, 8**-0.5 if self.scale is None else self.scale
-        if self.way == "fused":
-            out = functional.scaled_dot_product_attention(q, k, v, scale=self.scale)
-        else:
-            product = {
-                "matmul": lambda: q @ k.mT * scale,
-                "masked": lambda: q @ k.mT * scale + MASK,
-                "einsum": lambda: torch.einsum("bhid,bhjd->bhij", q, k) * scale,
-                "biased": lambda: q @ k.mT * scale + torch.arange(9.0),
-            }[self.way]()
-            out = product.softmax(-1) @ v
-        return x + out.transpose(1, 2).flatten(2)
+WAYS = [("fused", None), ("matmul", None), ("matmul", MASK), ("einsum", None)]
 
 
-WAYS = ("fused", "matmul", "masked", "einsum")
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_scale_of_a_module_is_found(way):
-    model = nn.Sequential(Layer(way), Layer(way))
+@pytest.mark.parametrize(("way", "mask"), WAYS)
+def test_the_scale_of_a_module_is_found(way, mask):
+    model = nn.Sequential(XCA(way, mask=mask), XCA(way, mask=mask))
     report = audit(model, X, expected="transformer")
     assert report.passed, report
     assert list(report.parts) == ["0", "1"]
-    model[1].before = 2.0
+    model[1].sharper = 2.0
     (finding,) = audit(model, X, expected="transformer").findings
     assert finding.code == "scale"
     assert finding.where == "1"
     assert finding.evidence == "2 times what was meant"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_layers_are_compared_where_nobody_says_what_is_meant(way):
-    model = nn.Sequential(*(Layer(way) for _ in range(3)))
+@pytest.mark.parametrize(("way", "mask"), WAYS)
+def test_layers_are_compared_where_nobody_says_what_is_meant(way, mask):
+    model = nn.Sequential(*(XCA(way, mask=mask) for _ in range(3)))
     report = audit(model, X)
     assert report.passed is None
     assert report.unknown[0].startswith("0: found 0.3536 (neither the configuration")
@@ -63,8 +40,9 @@ def test_layers_are_compared_where_nobody_says_what_is_meant(way):
 
 
 def test_a_bias_does_not_matter():
-    assert audit(Layer("biased"), X, expected="transformer").passed
-    (finding,) = audit(Layer("biased", scale=1.0), X, expected="transformer").findings
+    bias = torch.arange(9.0)
+    assert audit(XCA(mask=bias), X, expected="transformer").passed
+    (finding,) = audit(XCA(scale=1.0, mask=bias), X, expected="transformer").findings
     assert finding.code == "scale"
 
 

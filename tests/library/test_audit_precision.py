@@ -66,19 +66,6 @@ def test_scales_of_keys_that_are_ignored_or_applied_twice_are_found():
         assert finding.evidence.startswith(f"{times:g} times what was meant")
 
 
-def static(dtype, scale, times=1.0):
-    """Return attention whose keys and values are stored with one scale that is no power of two."""
-
-    def store(x):
-        kept = x / scale
-        kept = (kept.round() if dtype == torch.int8 else kept).clamp(
-            -largest(dtype), largest(dtype)
-        )
-        return kept.to(dtype).float() * scale
-
-    return lambda q, k, v: kernel(q * times, store(k), store(v))
-
-
 def test_attention_in_bfloat16_between_float32_is_named():
     def attention(q, k, v, times=1.0):
         q, k, v = ((t * by).bfloat16() for t, by in ((q, times), (k, 1.0), (v, 1.0)))

@@ -43,9 +43,6 @@ def result_or_refusal(function, *arguments):
             return None
 
 
-# --- kinds of arguments, by what they refuse ------------------------------------------------------
-
-
 def any_of(*values):
     return st.sampled_from(values)
 
@@ -231,8 +228,6 @@ def test_scales_and_keys_that_do_not_broadcast_are_refused():
             mismatched = {**right, "alpha": [1.0, 2.0], "n": [2, 3, 4]}
             assert_refused("alpha and n must broadcast", "(2,)", function, **mismatched)
 
-
-# --- whatever is accepted ------------------------------------------------------------------------
 
 any_float = st.floats()
 edge_float = any_of(0.0, -0.0, 5e-324, -5e-324, 1e-300, 1e-16, 745.0, -745.1, -1.7e308, 1.7e308)

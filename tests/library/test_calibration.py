@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from attnlib.calibration import fit_scales, needles, scale_gradient
 from attnlib.calibration.passes import loss_and_gradients, own_loss
 from attnlib.policies import POLICIES
+from tests.library.foreign import XCA
 
 SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 LLAMA = {**SIZES, "intermediate_size": 48, "max_position_embeddings": 64}
@@ -98,22 +99,10 @@ def needle_rows(rng: np.random.Generator, alpha: float, theta: float) -> torch.T
     return torch.from_numpy(alpha * scores)
 
 
-class Packed(nn.Module):
-    """Attention that makes queries, keys and values in one layer of no name that is known."""
-
-    def __init__(self):
-        super().__init__()
-        self.wqkv = nn.Linear(32, 96)
-
-    def forward(self, x):
-        q, k, v = self.wqkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
-        return x + functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-
-
 def packed():
     torch.manual_seed(0)
     xs = torch.randn(8, 2, 9, 32).double().unbind()
-    return nn.Sequential(Packed(), Packed()).double(), list(xs)
+    return nn.Sequential(XCA("fused"), XCA("fused")).double(), list(xs)
 
 
 def squared(model, x):
@@ -198,24 +187,12 @@ def test_bad_input_is_refused_by_name(call, says):
         call()
 
 
-class XCA(nn.Module):
-    num_heads = 4
+HIDDEN = torch.full((9, 9), -1e9).triu(1)
 
-    def __init__(self, fused=False):
-        super().__init__()
-        torch.manual_seed(0)
-        self.qkv = nn.Linear(32, 96)
-        self.fused, self.t = fused, torch.ones(4)
 
-    def forward(self, x):
-        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
-        hidden = ~torch.ones(9, 9, dtype=torch.bool).tril()
-        if self.fused:
-            z = functional.scaled_dot_product_attention(q, k, v, ~hidden)
-        else:
-            logits = q @ k.mT * (8**-0.5 * self.t[:, None, None].to(q))
-            z = logits.masked_fill(hidden, -1e9).softmax(-1) @ v
-        return x + z.transpose(1, 2).flatten(2)
+def hiding(way="matmul"):
+    """Return a causal layer, written out or fused."""
+    return XCA(way, mask=HIDDEN).double()
 
 
 class Performer(nn.Module):
@@ -234,29 +211,30 @@ def of_two_calls(model, x):
 
 @pytest.mark.parametrize("of", [squared, of_two_calls])
 def test_written_out_attention_has_the_gradient_of_a_call(of):
-    model = nn.Sequential(XCA(), XCA(fused=True)).double()
+    model = nn.Sequential(hiding(), hiding("fused"))
     texts = [drawn(2, 9, 32, seed=i) for i in range(2)]
     found = scale_gradient(model, texts, of)
     assert found.layers == ["0", "1"]
-    fused = scale_gradient(nn.Sequential(XCA(True), XCA(True)).double(), texts, of)
+    fused = scale_gradient(nn.Sequential(hiding("fused"), hiding("fused")), texts, of)
     np.testing.assert_allclose(found.samples, fused.samples, rtol=1e-9)
     losses = []
     for h in (1e-4, -1e-4):
-        model[0].t = torch.tensor([1.0, 1.0 + h, 1.0, 1.0], dtype=torch.float64)
+        times = torch.tensor([1.0, 1.0 + h, 1.0, 1.0], dtype=torch.float64)
+        model[0].scale = 8**-0.5 * times[:, None, None]
         losses.append([of(model, x).item() for x in texts])
     differences = np.subtract(*losses) / 2e-4
     np.testing.assert_allclose(found.samples[:, 0, 1], differences, rtol=1e-6)
-    model[0].t = torch.ones(4)
+    model[0].scale = 8**-0.5
     fits = [
         fit_scales(m, texts, texts, loss=of, law=law, per="layer").a
-        for m in (model, nn.Sequential(XCA(True), XCA(True)).double())
+        for m in (model, nn.Sequential(hiding("fused"), hiding("fused")))
         for law in ("constant", "log")
     ]
     np.testing.assert_allclose(fits[:2], fits[2:], rtol=1e-5)
 
 
 def test_a_fit_is_put_into_a_model_that_writes_its_softmax_out():
-    model, texts = XCA().double(), [drawn(2, 9, 32, seed=i) for i in range(4)]
+    model, texts = hiding(), [drawn(2, 9, 32, seed=i) for i in range(4)]
     fit = fit_scales(model, texts, texts, loss=squared, per="head")
     done = fit.apply(model)
     found = [squared(model, x).item() for x in texts]
@@ -266,7 +244,7 @@ def test_a_fit_is_put_into_a_model_that_writes_its_softmax_out():
 
 
 def test_attention_that_cannot_be_reached_is_named():
-    model, x = nn.Sequential(XCA(), Performer()).double(), drawn(2, 9, 32)
+    model, x = nn.Sequential(hiding(), Performer()), drawn(2, 9, 32)
     for call in (
         lambda **more: scale_gradient(model, [x], squared, **more),
         lambda **more: fit_scales(model, [x], [x, x], loss=squared, steps=1, **more),
@@ -419,14 +397,6 @@ def test_a_rule_is_registered_with_the_model():
     assert [value_of(model, one) for one in ids[2:]] == pytest.approx(fit.before, rel=1e-9)
 
 
-def test_activations_that_are_computed_again_have_the_same_factors():
-    model, ids = tiny("Llama", "sdpa"), texts(2)
-    expected = scale_gradient(model, ids).value
-    model.activation_checkpointing_enable()
-    found = scale_gradient(model.train(), ids).value
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
 class Checkpointed(nn.Module):
     """One layer three times, or only what it does in itself, whose activations are not kept."""
 
@@ -447,7 +417,7 @@ class Checkpointed(nn.Module):
 @pytest.mark.parametrize("kind", ["module", "function", "reentrant"])
 def test_a_checkpoint_outside_transformers_has_the_same_gradient(kind):
     [layer, _], xs = packed()
-    layer = nn.Sequential(layer, XCA().double())
+    layer = nn.Sequential(layer, hiding())
     found, expected = (
         scale_gradient(Checkpointed(layer, one), xs[:2], squared) for one in (kind, "none")
     )

@@ -74,14 +74,10 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it():
         star = "*" if getattr(one, "learned", False) else ""
         (place,) = (i for i, line in enumerate(lines) if line.split()[:1] == [one.name + star])
         assert " ".join(one.meaning.split()[:2]) in lines[place + 1]
-    assert "at the last query" not in result.output
-    assert "--all" not in result.output
     assert "    functional.scaled_dot_product_attention(q, k, v, scale=0.125" in result.output
-    assert '    attention.attend(q, k, v, policy="ssmax", is_causal=True)' in result.output
     assert '    rule = attention.register(factor="ssmax", train_length=600)' in result.output
     few = run("scale", "--n", "100", "--d", "64", "--law", "cosine", "--all").output
     assert "none" in few  # too few keys for the entropy
-    assert "In PyTorch" not in few
 
 
 @pytest.mark.parametrize(

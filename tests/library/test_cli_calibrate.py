@@ -7,23 +7,10 @@ import torch
 from typer.testing import CliRunner
 
 from attnlib.cli import app
+from tests.library.foreign import save_tokenizer
 
-WORDS = [
-    "to",
-    "be",
-    "or",
-    "not",
-    "that",
-    "is",
-    "the",
-    "question",
-    "whether",
-    "tis",
-    "nobler",
-    "in",
-    "mind",
-    "suffer",
-]
+CIRCLE = "to be or not that is the question whether tis nobler in mind suffer"
+WORDS = CIRCLE.split()
 
 
 def run(*arguments):
@@ -33,26 +20,14 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A small Llama that has learned that words come in a circle, and a tokenizer of words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    names = {word: i for i, word in enumerate(["?", *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(names, unk_token="?"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     path = tmp_path_factory.mktemp("model")
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?").save_pretrained(path)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "max_position_embeddings": 64}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 2}
     torch.manual_seed(0)
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(names),
-            hidden_size=16,
-            intermediate_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            max_position_embeddings=64,
-        )
-    )
-    ids = torch.arange(1, len(names)).repeat(4)[None, :40]
+    model = LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=save_tokenizer(path, WORDS)))
+    ids = torch.arange(1, len(WORDS) + 1).repeat(4)[None, :40]
     steps = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(10):
         steps.zero_grad()

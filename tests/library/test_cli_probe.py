@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from attnlib.cli import app
 from attnlib.probing import probe
+from tests.library.foreign import save_tokenizer
 
 TEXT = "to be or not to be that is the question " * 8
 
@@ -21,15 +22,11 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A GPT-2 of 2 layers and 2 heads with random weights, and a tokenizer of words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import GPT2Config, GPT2Model, PreTrainedTokenizerFast
+    from transformers import GPT2Config, GPT2Model
 
-    words = {word: number for number, word in enumerate(["?", *dict.fromkeys(TEXT.split())])}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="?"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     path = tmp_path_factory.mktemp("model")
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?").save_pretrained(path)
-    sizes = {"vocab_size": len(words), "n_positions": 32, "n_embd": 8, "n_layer": 2, "n_head": 2}
+    sizes = {"n_positions": 32, "n_embd": 8, "n_layer": 2, "n_head": 2}
+    sizes["vocab_size"] = save_tokenizer(path, TEXT.split())
     config = GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)
     torch.manual_seed(0)
     GPT2Model(config).save_pretrained(path)
@@ -81,9 +78,6 @@ def test_what_cannot_be_read_or_loaded_is_one_line(folder, text, tmp_path, monke
     refused("(1) a `tokenizers` library", empty, "--text", text)
     refused("nobody/nothing cannot be loaded", "nobody/nothing", "--text", text)
     refused("device type", folder, "--text", text, "--device", "tpu")
-
-
-# --- files that other people made ---------------------------------------------------------------
 
 
 @pytest.fixture

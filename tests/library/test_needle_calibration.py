@@ -38,14 +38,6 @@ def test_the_best_factor_has_the_least_loss(alpha, theta):
     assert np.log(found.value) == pytest.approx(minimize_scalar(loss).x, abs=1e-5)
 
 
-@pytest.mark.slow
-def test_errors_are_the_scatter_of_repeated_samples():
-    found = [retrieval.needle_calibration(needles(2.0, 3.0, 300, 40, seed)) for seed in range(300)]
-    for i in range(2):
-        values, errors = np.array([[one[i].value, one[i].standard_error] for one in found]).T
-        assert errors.mean() == pytest.approx(values.std(), rel=0.15)
-
-
 def test_the_place_of_the_needle_and_the_ends():
     logits = needles(2.0, 3.0, 200, 10)
     moved = np.roll(logits, 4, axis=1)

@@ -8,7 +8,6 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from attnlib import policies
 from attnlib.policies import POLICIES
@@ -116,70 +115,26 @@ def test_the_scale_is_the_definition_by_hand(name):
     np.testing.assert_array_equal(POLICIES["adacos"].scale([1, 2], 64), [0.0, 0.0])
 
 
-# --- limits and disguises -------------------------------------------------------------------------
-
-KEYS = np.array([20.0, 512.0, 5000.0, 131072.0, 1e9])
-
-
-def scale(name, n=KEYS, d=128, **constants):
-    return POLICIES[name].with_constants(**constants).scale(n, d)
-
-
 def same(left, right):
     np.testing.assert_allclose(left, right, rtol=1e-13)
-
-
-# --- the common footing ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_it_broadcasts_over_n_d_and_position(name):
-    policy = POLICIES[name]
-    n, d = np.array([16, 4096, 131072]), np.array([[16], [128]])
-    found = policy.scale(n, d)
-    assert found.shape == policy.alpha(n, d).shape == (2, 3)
-    one_by_one = [[float(policy.scale(a, b)) for a in n] for b in d[:, 0]]
-    np.testing.assert_allclose(found, one_by_one, rtol=1e-14)
-    unit = np.sqrt(d) if policy.applied_to == "dot product" else 1 / np.sqrt(d)
-    np.testing.assert_allclose(policy.alpha(n, d), found * unit, rtol=1e-14)
-    assert policy.scale(n, d, np.array([0, 99_999]).reshape(2, 1, 1)).shape == (2, 2, 3)
-    assert policy.scale([], d).shape == (2, 0)
-    found[...] = 0.0  # the result is the caller's to change
-
-
-# --- constants ------------------------------------------------------------------------------------
-
-DIVISORS = [("gemma_2", "scalar"), ("gemma_3", "scalar"), ("grok_1", "scalar")]
-DIVISORS += [("entropy_invariance", "floor"), ("llama_4", "floor"), ("ministral_3", "floor")]
-DIVISORS += [("inkling", "floor"), ("beam", "length")]
-DIVISORS += [("gpt2_by_layer", "layer"), ("yarn", "train_length"), ("deepseek_v3", "factor")]
-BASES = [("entropy_invariance", "reference"), ("infoscale", "train_length")]
-BASES += [
-    ("lumina", "train_length"),
-    ("qwen", "train_length"),
-    ("longrope", "train_length"),
-    ("grok_2", "start"),
-]
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=lambda policy: policy.name)
 def test_every_constant_matters_and_has_a_least_value(policy):
     for setting in policy.settings:
-        named = (policy.name, setting.name)
-        # What is divided by is 1 or more, and the base of a logarithm 2; factors may be 0.
-        least = 1.0 if named in DIVISORS else 2.0 if named in BASES else 0.0
-        assert setting.minimum == least <= setting.value
+        assert setting.minimum <= setting.value
         assert setting.meaning
-        n = 8 if named == ("entropy_invariance", "floor") else 10**6
+        n = 8 if (policy.name, setting.name) == ("entropy_invariance", "floor") else 10**6
         other = 1.0 if setting.name == "largest" else 0.7 * setting.value
         changed = policy.with_constants(**{setting.name: other})
         assert changed.scale(n, 128) != policy.scale(n, 128), setting
         assert changed.constants == {**policy.constants, setting.name: other}
         assert policy.with_constants() == policy != changed
-        found = policy.with_constants(**{setting.name: least}).scale([1, 2, 10**6], [[3], [128]])
-        assert np.isfinite(found).all()
-        assert (found >= 0.0).all()
-        below = {setting.name: least - 1e-9}
+        least = policy.with_constants(**{setting.name: setting.minimum})
+        scales = least.scale([1, 2, 10**6], [[3], [128]])
+        assert np.isfinite(scales).all()
+        assert (scales >= 0.0).all()
+        below = {setting.name: setting.minimum - 1e-9}
         assert_refused(setting.name, "at least", policy.with_constants, **below)
 
 
@@ -198,13 +153,3 @@ def test_a_rule_relative_to_a_length_and_a_rule_of_ones_own():
     same(mine.scale([2, 3], 16), [33.0, 50.0])
     same(mine.alpha(2, 16, 0), 8.0)
     assert_refused("scale", "-1", policies.own(lambda n, d, position: -n).scale, 1, 1)
-
-
-# --- bad input ------------------------------------------------------------------------------------
-
-
-sizes = st.one_of(
-    st.floats(0.0, 1e12),
-    st.floats(allow_nan=True, allow_infinity=True, allow_subnormal=True),
-    st.sampled_from([0.0, 1.0, 1.0 + 2e-16, 2.0, 3.0, 1e12, 1e300, 1.7e308]),
-)

@@ -14,6 +14,7 @@ from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.probing import DEFINITIONS, measure, probe
 from attnlib.probing.random_scores import RandomScores
+from tests.library import foreign
 
 sdpa = functional.scaled_dot_product_attention
 
@@ -271,47 +272,19 @@ def test_nearly_one_key_has_its_digits():
 # --- attention that writes its softmax out -------------------------------------------------------
 
 
-class XCA(nn.Module):
-    """Attention in several ways; nothing in the name of the class says what it does."""
-
-    num_heads = 4
-
-    def __init__(self, way):
-        super().__init__()
-        torch.manual_seed(0)
-        self.wqkv, self.way = nn.Linear(32, 96), way
-
-    def forward(self, x):
-        q, k, v = 2.0 * self.wqkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
-        n = x.shape[1]
-        seen = torch.ones(n, n, dtype=torch.bool).tril()
-        bias = torch.arange(4.0)[:, None, None] * torch.linspace(-1, 1, n)
-        if self.way == "call":
-            mask = bias.expand(2, 4, n, n).masked_fill(~seen, -math.inf)
-            z = functional.scaled_dot_product_attention(q, k, v, mask, scale=0.5)
-        elif self.way == "matmul":
-            logits = (q @ k.mT / 2.0 + bias).masked_fill(~seen, -1e9)
-            z = logits.softmax(-1) @ v
-        elif self.way == "einsum":
-            logits = torch.einsum("bhid,bhjd->bhij", q, k) * 0.5 + bias
-            logits[..., ~seen] = torch.finfo(logits.dtype).min
-            weights = functional.dropout(torch.softmax(logits, dim=-1), 0.5, False)
-            z = torch.einsum("bhij,bhjd->bhid", weights, v)
-        else:
-            mask = bias.masked_fill(~seen, -math.inf).repeat(2, 1, 1)
-            q, k = q.flatten(0, 1), k.flatten(0, 1)
-            logits = torch.baddbmm(mask, q, k.mT, alpha=0.5)
-            z = (logits.softmax(-1) @ v.flatten(0, 1)).view(2, 4, n, 8)
-        return x + z.transpose(1, 2).flatten(2)
+def biased(way, n):
+    """Return a causal layer with a bias of each head, written out or fused."""
+    bias = torch.arange(4.0)[:, None, None] * torch.linspace(-1, 1, n)
+    mask = bias.expand(4, n, n).masked_fill(~torch.ones(n, n, dtype=torch.bool).tril(), -1e9)
+    return nn.Sequential(foreign.XCA(way, 0.5, mask=mask, sharper=4.0))
 
 
-@pytest.mark.parametrize("way", ["matmul", "einsum", "baddbmm"])
+@pytest.mark.parametrize("way", ["matmul", "einsum"])
 @pytest.mark.parametrize("rows", [None, 24])
 def test_attention_that_is_written_out_is_measured_as_a_call_is(way, rows):
     x = torch.randn(2, 30, 32, generator=torch.Generator().manual_seed(3))
     tables = []
-    for one in (way, "call"):
-        model = nn.Sequential(XCA(one))
+    for model in (biased(way, 30), biased("fused", 30)):
         expected = model(x)
         with probe(model, rows=rows, targets="previous") as report:
             assert torch.equal(model(x), expected)
@@ -331,11 +304,11 @@ def test_half_a_model_is_never_measured_without_a_word():
             return weights / weights.sum(-1, keepdim=True) @ x
 
     x = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(3))
-    model = nn.Sequential(XCA("matmul"), XCA("call"))
+    model = nn.Sequential(*biased("matmul", 9), *biased("fused", 9))
     with probe(model) as report:
         model(x)
     assert list(report.table()["layer"]) == ["0"] * 4 + ["1"] * 4
-    model = nn.Sequential(XCA("matmul"), Performer())
+    model = nn.Sequential(*biased("matmul", 9), Performer())
     with pytest.warns(UserWarning, match=r"not measured: 1 \(Performer\): .* exp"):  # noqa: SIM117
         with probe(model) as report:
             model(x)
@@ -399,8 +372,7 @@ def test_weights_that_average_weights_are_named():
 def test_another_scale_of_written_out_attention_is_measured():
     x = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(3))
     tables = []
-    for way in ("matmul", "call"):
-        model = nn.Sequential(XCA(way))
+    for model in (biased("matmul", 9), biased("fused", 9)):
         with probe(model) as report, rescale(factor=3.0):
             model(x)
         tables.append(report.table())

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from attnlib.attention import rescale
 from attnlib.policies import POLICIES
 from tests.library import foreign
+from tests.library.foreign import XCA
 from tests.library.test_bad_input import assert_refused
 
 WIDTH, HEADS, LENGTH = 16, 2, 7
@@ -154,28 +155,8 @@ def test_what_it_cannot_reach_is_said(monkeypatch):
 # --- attention that writes its softmax out -------------------------------------------------------
 
 
-class XCA(nn.Module):
-    """Nothing in the name of the class says what it does."""
-
-    num_heads = 4
-
-    def __init__(self, scale=8**-0.5, fused=False):
-        super().__init__()
-        torch.manual_seed(0)
-        self.wqkv = nn.Linear(32, 96)
-        self.scale, self.fused = scale, fused
-
-    def forward(self, x):
-        q, k, v = self.wqkv(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
-        if self.fused:
-            z = scaled_dot_product_attention(q, k, v, scale=self.scale)
-        else:
-            z = (q @ k.mT * self.scale).softmax(-1) @ v
-        return x + z.transpose(1, 2).flatten(2)
-
-
-def stack(*scales, fused=(False, True)):
-    return nn.Sequential(*(XCA(s * 8**-0.5, f) for s, f in zip(scales, fused, strict=True)))
+def stack(*scales, ways=("matmul", "fused")):
+    return nn.Sequential(*(XCA(w, s * 8**-0.5) for w, s in zip(ways, scales, strict=True)))
 
 
 Y32 = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(2))
@@ -211,7 +192,7 @@ def test_written_out_attention_is_rescaled_as_a_call_is():
     with torch.no_grad(), rescale(factor=3.0):
         found = compiled(Y32)
     torch.testing.assert_close(found, stack(3.0, 3.0)(Y32))
-    fused = stack(1.0, 1.0, fused=(True, True))
+    fused = stack(1.0, 1.0, ways=("fused", "fused"))
     for factor in ("ssmax", torch.tensor([[1.0], [2.0], [3.0], [0.5]])):
         length = {"train_length": 4} if isinstance(factor, str) else {}
         with rescale(factor=factor, **length):

@@ -46,9 +46,6 @@ def expected():
     return content(of_gradients(executor=Backwards()))
 
 
-# --- the same bytes ------------------------------------------------------------------------------
-
-
 def test_threads_and_processes_give_the_same_bytes(expected):
     assert content(of_gradients()) == expected
     with ThreadPoolExecutor(2) as executor:
@@ -74,9 +71,6 @@ def test_a_cluster_gives_the_same_bytes_and_its_example_runs(expected):
             assert content(of_gradients(executor=client.get_executor())) == expected
     again = sampling.sample(Normal(), 512, rows.gradient, rows=10_000, seed=0)
     assert names["result"].mean() == again.mean()
-
-
-# --- what the numbers are worth ------------------------------------------------------------------
 
 
 def test_mean_and_quantiles_are_those_of_the_values():
@@ -110,9 +104,6 @@ def test_quantiles_are_order_statistics():
         exact = np.sqrt(level * (1 - level) / 400_000) / stats.norm.pdf(stats.norm.ppf(level))
         assert error == pytest.approx(exact, rel=0.2)
         assert abs(value - stats.norm.ppf(level)) < 4.5 * error
-
-
-# --- bad input -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

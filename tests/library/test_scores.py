@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from attnlib._numerics import special
 from attnlib.scores import Cosine, DotProduct, Normal
 
 LAWS = [Normal(), *map(DotProduct, (1, 8, 51, 10**6)), *map(Cosine, (3, 4, 128, 10**6))]
@@ -39,33 +38,11 @@ def expectation(law, function):
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
-def test_the_density_has_the_stated_moments_and_generating_function(law):
+def test_the_density_has_the_stated_moments(law):
     assert expectation(law, lambda s: 1.0) == pytest.approx(1.0, rel=1e-10)
     assert expectation(law, lambda s: s) == pytest.approx(law.mean, abs=1e-12)
     assert expectation(law, lambda s: s * s) == pytest.approx(law.variance, rel=1e-10)
-    alpha = 0.4 * min(np.sqrt(getattr(law, "d", np.inf)), 3.0)
     assert law.log_mgf(0.0) == law.log_mgf_ratio(0.0) == 0.0
-    integral = expectation(law, lambda s: np.exp(alpha * s))
-    assert law.log_mgf(alpha) == pytest.approx(np.log(integral), rel=1e-9)
-    difference = law.log_mgf(2.0 * alpha) - 2.0 * law.log_mgf(alpha)
-    assert law.log_mgf_ratio(alpha) == pytest.approx(difference, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "law", [Normal(), Cosine(3), Cosine(128), Cosine(10**6), DotProduct(8)], ids=repr
-)
-def test_tails_are_integrals_of_the_density(law):
-    unit = np.sqrt(law.variance)
-    s = unit * np.array([-1.2, 0.0, 0.7, 1.5])
-    for at, found in zip(s, law.tail(s), strict=True):
-        end = 1.0 if isinstance(law, Cosine) else 60.0
-        edges = [at, *(x for x in (at + unit, at + 4 * unit, at + 20 * unit) if x < end), end]
-        expected = sum(
-            quad(lambda x: np.exp(law.logpdf(x)), *ends, epsabs=0.0, epsrel=1e-11, limit=200)[0]
-            for ends in itertools.pairwise(edges)
-        )
-        assert found == pytest.approx(expected, rel=1e-8)
-    assert law.tail(-1e3) == pytest.approx(1.0, rel=1e-9)
 
 
 def exact_dot_product_logpdf(d, s):
@@ -97,7 +74,7 @@ def exact_dot_product_logpdf(d, s):
     ("d", "s"),
     # With d = 50 SciPy's Bessel function overflows near 1e-12.
     [
-        *itertools.product([1], (1e-5, 1.0, 1e10)),
+        *itertools.product([1], (1e-300, 1e-5, 1.0, 1e10)),
         *itertools.product([2, 50, 51, 10**6], (0.0, 1e-300, 1e-12, 1e-11, 0.1, 7.0, 1e3, 1e300)),
     ],
 )
@@ -106,13 +83,6 @@ def test_dot_product_density_is_within_its_documented_error(d, s):
     with mp.workdps(60 + int(np.log10(max(s, 1.0)))):  # the exponents are as large as s
         exact = exact_dot_product_logpdf(d, s)
         assert abs(value - exact) < 1e-12 * (1 + abs(exact))
-
-
-@pytest.mark.parametrize("s", [5e-324, 1e-300, 1e-20])
-def test_the_density_in_one_dimension_grows_like_a_logarithm_near_zero(s):
-    with mp.workdps(60):
-        exact = mp.log((-mp.log(mp.mpf(s) / 2) - mp.euler) / mp.pi)
-        assert abs(float(DotProduct(1).logpdf(s)) - exact) < 1e-12 * (1 + abs(exact))
 
 
 def test_densities_at_their_ends():
@@ -138,14 +108,6 @@ def test_cosine_density_is_within_its_documented_error(d, s):
         normaliser = mp.loggamma(mp.mpf(d) / 2) - mp.loggamma(mp.mpf(d - 1) / 2) - mp.log(mp.pi) / 2
         exact = normaliser + mp.mpf(d - 3) / 2 * mp.log(1 - mp.mpf(s) ** 2)
         assert abs(value - exact) < 1e-12 * (1 + abs(exact))
-
-
-@pytest.mark.parametrize("a", [1e-300, 0.25, np.nextafter(20.0, 0.0), 20.0, 1e6, 1e100])
-def test_log_gamma_half_step_is_within_its_documented_error(a):
-    value = float(special.log_gamma_half_step(np.array(a)))
-    with mp.workdps(150):  # log Γ(1e100) has 102 digits before the point
-        exact = mp.loggamma(mp.mpf(a) + mp.mpf(1) / 2) - mp.loggamma(mp.mpf(a))
-        assert abs(value - exact) < 1e-14 * (1 + abs(exact))
 
 
 # --- generating functions ------------------------------------------------------------------------

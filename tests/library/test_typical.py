@@ -1,9 +1,7 @@
 """What typical rows do: against integrals by mpmath, brute force, plain NumPy and repeated runs."""
 
-import itertools
 from dataclasses import dataclass
 
-import mpmath as mp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -38,31 +36,6 @@ class Fixed(Law):
         return np.tile(np.array(self.row), (rows, 1))
 
 
-# --- the logarithm of the gradient of a row -------------------------------------------------------
-
-
-@pytest.mark.parametrize("alpha", [1e-5, 1.0, 3.0, 1e4])
-@pytest.mark.parametrize("s", [(0.5, 0.0), (1.0, 1.0, -2.0), (0.1, -3.0, 0.7, 0.2, 0.65)])
-def test_the_log_gradient_and_its_slope_agree_with_mpmath(s, alpha):
-    row = typical._TopTwo.of(np.array([s]))
-    found = row.log_gradient(alpha)[0], row.slope(alpha)[0]
-    lead = alpha * float(row.gap[0])
-    with mp.workdps(40):
-
-        def log_gradient(a):
-            scores = [mp.mpf(x) - mp.mpf(max(s)) for x in s]
-            pairs = mp.fsum(mp.exp(a * (x + y)) for x, y in itertools.permutations(scores, 2))
-            total = mp.fsum(mp.exp(a * x) for x in scores)
-            return mp.log(a) + mp.log(pairs) - 2 * mp.log(total)
-
-        exact = log_gradient(mp.mpf(alpha)), alpha * mp.diff(log_gradient, mp.mpf(alpha))
-        for value, right, scale in zip(found, exact, (30.0 + lead, 100.0 + lead), strict=True):
-            assert abs(value - float(right)) <= 1e-14 * scale
-
-
-# --- means of rows --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("law", [*LAWS, Own()], ids=repr)
 @pytest.mark.parametrize("n", [2, 40])
 def test_gradients_against_plain_numpy(law, n):
@@ -76,21 +49,6 @@ def test_gradients_against_plain_numpy(law, n):
     assert typical.gradient(law, 0.0, n, rows=10) == (0.0, 0.0)
     np.testing.assert_allclose(found[:, 0], error, rtol=0.25)
     assert (np.abs(value[:, 0] - geometric) < 4.5 * np.hypot(found[:, 0], error)).all()
-
-
-# --- optima over rows -----------------------------------------------------------------------------
-
-
-def test_the_best_scales_of_two_keys_by_hand():
-    # A row with the gap δ has its best α at 2x/δ, where x tanh x = ½, and δ ~ N(0, 2).
-    x = float(mp.findroot(lambda x: x * mp.tanh(x) - 0.5, 0.8))
-    assert (x / np.cosh(x) ** 2) > typical.PEAK
-    gap, weight = np.polynomial.hermite.hermgauss(200)
-    slope = lambda a: weight @ (1 - 2 * a * np.abs(gap) * np.tanh(a * np.abs(gap)))  # noqa: E731
-    known = brentq(slope, 0.5, 3.0)
-    found = typical.best_alpha(Normal(), 2, rows=40_000, seed=1)
-    assert 0.0 < found.standard_error < 0.03
-    assert abs(found.value - known) < 4.5 * found.standard_error
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
@@ -115,9 +73,6 @@ def test_standard_errors_of_optima_are_honest():
     # Of 60 normal numbers the standard deviation is 1 ± 0.09; the errors themselves are noisy.
     assert 0.75 < z.std(ddof=1) < 1.3
     assert abs(z.mean()) < 4.5 / np.sqrt(len(z))
-
-
-# --- single rows ----------------------------------------------------------------------------------
 
 
 def heights(s, alpha):
@@ -162,9 +117,6 @@ def test_of_two_maxima_the_higher_is_taken():
         s, alpha, _ = peaks(gap)
         found = typical.row_optima(Fixed(tuple(s)), len(s), rows=2)
         assert found == pytest.approx(np.full(2, alpha[which]), rel=4e-3)
-
-
-# --- bad input ------------------------------------------------------------------------------------
 
 
 def test_one_key_has_no_gradient_and_no_optimum():

@@ -215,39 +215,6 @@ def matmul_of(x):
     return x @ x.mT @ x
 
 
-def through_a_function(x):
-    class Attention(torch.autograd.Function):
-        @staticmethod
-        def forward(_, x):
-            return (x @ x.mT).softmax(-1) @ x
-
-    return Attention.apply(x.clone().requires_grad_())
-
-
-UNKNOWN = {
-    "not of a product with three axes": lambda x: (x[0] @ x[0].mT).softmax(-1) @ x[0],
-    "its softmax is not of a product": lambda x: (-torch.cdist(x, x)).softmax(-1) @ x,
-    "softmax is not of": lambda x: (x[:, :, None] * x[:, None]).sum(-1).softmax(-1) @ x,
-    "softmax": lambda x: (
-        (x[:, :, None] * x[:, None]).sum(-1).softmax(-1)[..., None] * x[:, None]
-    ).sum(-2),
-    "no softmax of": lambda x: (x @ x.mT).sort(-1).values.cumsum(-1) @ x,
-    "no softmax": lambda x: (x @ x.mT).sigmoid() @ x,
-    "no softmax of its logits": lambda x: functional.normalize((x @ x.mT).relu(), 1, -1) @ x,
-    "exp and a sum": lambda x: (x @ x.mT).log_softmax(-1).exp() @ x,
-    "made in a torch.autograd.Function": through_a_function,
-    "made of two products": lambda x: ((x @ x.mT + x @ TABLE.T) / 2).softmax(-1) @ x,
-    "two products": lambda x: torch.cat([x @ x.mT, x @ TABLE.T], -1).softmax(-1)[..., :6] @ x,
-    "made by softmin": lambda x: functional.softmin(-x @ x.mT, -1) @ x,
-    "learned": lambda x: (x @ TABLE.T).softmax(-1) @ TABLE,
-    "one activation": lambda x: nn.Linear(8, 6)(x.relu()).softmax(-1) @ x,
-    "with three axes": lambda x: ((x[:, :1] * x).sum(-1).softmax(-1)[..., None] * x).sum(1),
-    "another kernel": lambda x: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        *[x[:, None]] * 3
-    ),
-}
-
-
 @pytest.mark.parametrize("name", NONE)
 def test_a_softmax_that_is_no_attention_is_not_taken_for_it(name):
     with Multiply(2.0) as watch:

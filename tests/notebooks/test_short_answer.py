@@ -30,20 +30,3 @@ def printed(chapter, name):
 @pytest.mark.parametrize(("page", "name", "chapter", "original"), TAKEN)
 def test_a_number_from_another_chapter_is_the_number_there(page, name, chapter, original):
     assert printed(page, name) == printed(chapter, original)
-
-
-def test_the_rule_of_the_training_length_is_as_wrong_as_its_chapter_says():
-    lines = "\n".join(read("chapters/length_extrapolation").printed.splitlines())
-    rule = printed("short_answer", "short_root_rule")
-    assert f"t* at the training's length: wrong in {rule} cells" in lines
-
-
-def test_harms_stand_in_the_table_of_training():
-    table = "\n".join(read("chapters/training_details").printed.splitlines())
-    for name in ("inverse_d", "annealed", "normalised"):
-        assert printed("short_answer", f"short_harm_{name}") in table
-
-
-def test_the_alarms_are_those_of_their_chapter():
-    found = printed("probe", "alarms_before").replace("the ", "")
-    assert printed("questions", "asked_alarms_before") == found

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlib import annealed, exact, retrieval, rows, typical
+from attnlib import annealed, exact, retrieval, rows
 from attnlib.policies import POLICIES
 from attnlib.scores import Normal
 from book.live import tables
@@ -28,44 +28,31 @@ def shows(window, address):
     assert noted == []
 
 
-# --- the front page -------------------------------------------------------------------------------
-
-
 def test_the_front_page(shows):
     page = shows("intro")
     the_face(page)
-    sixteen_keys(page)
     a_number_in_place(page)
 
 
 def the_face(page):
     """A head reads while its logits are multiplied."""
-    words, logits, meant = tables.row_of_head()
+    words, logits, needle = tables.row_of_head()
     times, losses = verdicts.curve()
     mean = losses.mean(axis=1)
     rise = (mean - mean[times == 1.0])[:, [parts.PRICE_LENGTHS.index(n) for n in (128, 512, 2048)]]
     for factor in (0.5, 2.0):
         page.get_by_label("Multiply its logits", exact=True).fill(f"{factor:g}")
         weight, most = page.locator("#fig-face .live-count strong").all_inner_texts()
-        expected = rows.softmax(logits, factor)[meant]
+        expected = rows.softmax(logits, factor)[needle]
         assert number(weight) == pytest.approx(100 * expected, abs=0.5)
         assert number(most.split("up to ")[1]) == pytest.approx(
             rise[times == factor].max(), abs=0.06
         )
-        height = page.locator("#fig-face .meant .live-weight").evaluate("one => one.style.height")
+        height = page.locator("#fig-face .meant .live-weight").evaluate("bar => bar.style.height")
         assert float(height.removesuffix("%")) == pytest.approx(100 * expected, abs=0.1)
-    assert page.locator("#fig-face .meant .live-word").inner_text() == words[meant] == "fox"
+    assert page.locator("#fig-face .meant .live-word").inner_text() == words[needle] == "fox"
     page.get_by_label("Multiply its logits", exact=True).fill("3")
     assert not page.locator("#fig-face .live-count").is_visible()
-
-
-def sixteen_keys(page):
-    """Scores are divided by √d, or not."""
-    counts = page.locator("#fig-landing .live-count strong")
-    sizes = [1 / rows.collision_probability(rows.softmax(tables.sixteen()[0], a)) for a in (8, 1)]
-    for label, expected in (("q·k", sizes[0]), ("q·k ÷ √d", sizes[1])):
-        page.locator("#fig-landing label").get_by_text(label, exact=True).click()
-        assert number(counts.first.inner_text()) == pytest.approx(float(expected), abs=0.06)
 
 
 def a_number_in_place(page):
@@ -80,9 +67,6 @@ def a_number_in_place(page):
     page.get_by_role("link", name="The calculator", exact=True).click()
     status = page.locator("#fig-calculator [role=status]")
     status.get_by_text("For n = 1000, d = 128, Transformer: multiply q·k by 0.08839.").wait_for()
-
-
-# --- scales ---------------------------------------------------------------------------------------
 
 
 def test_the_calculator_opens_on_what_the_book_recommends(shows):
@@ -130,92 +114,54 @@ def test_curve_row_formula_and_code_change_together(shows):
         assert number(next(iter(readings(figure).values()))) == pytest.approx(expected[0], rel=6e-4)
         assert page.locator(".live-formula math").count() == 1
         assert name in page.locator(".live-code").last.inner_text()
-    page.get_by_label("Target length n", exact=True).fill("1")
-    page.get_by_text("No answer yet. Target length n: One key").wait_for()
-    assert not page.locator(".live-readings").is_visible()
 
-
-# --- the chapters' figures ------------------------------------------------------------------------
-
-PARTED = (LAW, 3.0, tables.PARTING_KEYS)
-SCORES = np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.1])
 
 MOVED = {
-    "mean_gradient": [
-        (
-            *("fig-live-parting", {"α": 3}, "still rises"),
-            {
-                "mean of all rows": exact.gradient(*PARTED),
-                "typical row": typical.gradient(*PARTED, rows=tables.PARTING_ROWS)[0],
-            },
-        )
-    ],
-    "freezing": [
-        (
-            *("fig-live-freezing", {"Number of keys n": 10**5, "α": 4}, ""),
-            {"of the mean of rows, 1/E Σp²": 1 / exact.collision_probability(LAW, 4.0, 10**5)},
-        ),
-        (
-            *("fig-freezing-contest", {"x, α over the critical α": 0.6}, "Spread out"),
-            {"level that wins": 0.6, "of 4096, about": 4096 ** (1 - 0.6**2)},
-        ),
-    ],
-    "retrieval": [
-        (
-            "fig-live-needle",
-            {"Strength of the needle θ": 5.5, "α": 2, "Number of keys n": 10**6},
-            f"{float(retrieval.loss(LAW, retrieval.Tilted(5.5), 5.5, 10**6)):.3g}, at α = θ = 5.5",
-            {"mean loss, all such rows": retrieval.loss(LAW, retrieval.Tilted(5.5), 2.0, 10**6)},
-        )
-    ],
-    "retrieval_range": [
-        (
-            *("fig-live-reach", {"Gap Δ": 5, "α": 4.5}, "finds"),
-            {
-                "reach of this α, exact": retrieval.reach(LAW, retrieval.Fixed(5.0), 4.5),
-                "by the formula, exp(αΔ − α²/2)": np.exp(4.5 * 5 - 4.5**2 / 2),
-            },
-        )
-    ],
-    "jacobian": [
-        (
-            *("fig-live-jacobian", {"α": 20, "Gap of the two largest scores": 0.1}, ""),
-            {
-                "gradient g = α(1 − Σp²)": rows.gradient(SCORES, 20.0),
-                "largest entry of J": rows.jacobian(SCORES, 20.0).max(),
-            },
-        ),
-    ],
-    "variance": [
-        (
-            *("fig-live-variance", {"Length of the vectors d": 512}, ""),
-            {"predicted: d": 512},
-        ),
-    ],
+    "fig-live-parting": (
+        *("mean_gradient", {"α": 3}, "mean of all rows"),
+        exact.gradient(LAW, 3.0, tables.PARTING_KEYS),
+    ),
+    "fig-live-freezing": (
+        *("freezing", {"Number of keys n": 10**5, "α": 4}, "of the mean of rows, 1/E Σp²"),
+        1 / exact.collision_probability(LAW, 4.0, 10**5),
+    ),
+    "fig-freezing-contest": (
+        *("freezing", {"x, α over the critical α": 0.6}, "of 4096, about"),
+        4096 ** (1 - 0.6**2),
+    ),
+    "fig-live-needle": (
+        "retrieval",
+        {"Strength of the needle θ": 5.5, "α": 2, "Number of keys n": 10**6},
+        "mean loss, all such rows",
+        retrieval.loss(LAW, retrieval.Tilted(5.5), 2.0, 10**6),
+    ),
+    "fig-live-reach": (
+        *("retrieval_range", {"Gap Δ": 5, "α": 4.5}, "reach of this α, exact"),
+        retrieval.reach(LAW, retrieval.Fixed(5.0), 4.5),
+    ),
+    "fig-live-jacobian": (
+        *("jacobian", {"α": 20, "Gap of the two largest scores": 0.1}, "largest entry of J"),
+        rows.jacobian(np.array([*np.linspace(-1.5, 0.6, 6), 1.0, 1.1]), 20.0).max(),
+    ),
+    "fig-live-variance": ("variance", {"Length of the vectors d": 512}, "predicted: d", 512),
 }
-"""By chapter: the figures, what is put into their fields, a part of the note, what they show."""
+"""By figure: its chapter, what is put into its fields, and a reading that it shows then."""
 
 
-@pytest.mark.parametrize("chapter", MOVED)
-def test_a_figure_follows_its_fields_and_shows_nothing_beside_what_is_refused(shows, chapter):
-    page = shows(f"chapters/{chapter}")
-    for name, fields, said, expected in MOVED[chapter]:
-        figure = page.locator(f"#{name}")
-        for label, value in fields.items():
-            entry = figure.get_by_label(label, exact=True)
-            entry.fill(str(value))
-        seen = readings(figure)
-        for reading, value in expected.items():
-            assert number(seen[reading]) == pytest.approx(float(value), rel=6e-3), reading
-        assert said in figure.locator(".live-note").inner_text()
-        entry.fill("-1")
-        assert entry.get_attribute("aria-invalid") == "true"
-        assert not figure.locator(".live-readings, .live-pictures").first.is_visible()
-        entry.fill(str(next(reversed(fields.values()))))
-        assert readings(figure) == seen
-
-
-# --- trained heads --------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", MOVED)
+def test_a_figure_follows_its_fields_and_shows_nothing_beside_what_is_refused(shows, name):
+    chapter, fields, reading, expected = MOVED[name]
+    figure = shows(f"chapters/{chapter}").locator(f"#{name}")
+    for label, value in fields.items():
+        entry = figure.get_by_label(label, exact=True)
+        entry.fill(str(value))
+    shown_before = readings(figure)
+    assert number(shown_before[reading]) == pytest.approx(float(expected), rel=6e-3)
+    entry.fill("-1")
+    assert entry.get_attribute("aria-invalid") == "true"
+    assert not figure.locator(".live-readings, .live-pictures").first.is_visible()
+    entry.fill(str(value))
+    assert readings(figure) == shown_before
 
 
 def test_trained_heads(shows):
@@ -226,8 +172,8 @@ def test_trained_heads(shows):
     atlas.focus()
     page.keyboard.press("ArrowRight")
     assert name.inner_text().startswith("SmolLM2, layer 18, head 7:")
-    figure, found = page.locator("#fig-models-attend"), load("real_heads_shown")
-    p = rows.softmax(logits_of(found.find(**shown.SHOWN[0].at), 36), 0.5)
+    figure, record = page.locator("#fig-models-attend"), load("real_heads_shown")
+    p = rows.softmax(logits_of(record.find(**shown.SHOWN[0].at), 36), 0.5)
     figure.get_by_label("Multiplier of all logits", exact=True).fill("0.5")
     keys = float(readings(figure)["effective keys, 1/Σp²"].split(" of ")[0])
     assert keys == pytest.approx(1 / rows.collision_probability(p), rel=6e-3)

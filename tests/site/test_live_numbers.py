@@ -18,9 +18,6 @@ LARGEST_N = tables.KEYS[1]
 NEEDLES = {"theta": retrieval.Tilted, "gap": retrieval.Fixed}
 
 
-# --- rows of random scores ------------------------------------------------------------------------
-
-
 def test_means_of_rows(call):
     places = [(0.0, 50), (0.05, 300), (8.0, 2), (2.4, 4096), (3.0, 10**9), (7.0, 16), (160.0, 512)]
     found = call("cases.map((c) => [m.meanCollision(...c), m.meanGradient(...c)])", places)
@@ -58,9 +55,6 @@ def test_the_approximation_and_the_criteria(call):
     )
 
 
-# --- one key to be found --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", NEEDLES)
 def test_the_weight_and_the_loss_of_a_needle(call, kind):
     alphas, keys = [0.0, 0.05, 0.7, 4.0, 20.0], np.array([2, 300, LARGEST_N])
@@ -78,9 +72,6 @@ def test_the_weight_and_the_loss_of_a_needle(call, kind):
         needle, at = NEEDLES[kind](strength), np.array(alphas)[:, None]
         np.testing.assert_allclose(weight, retrieval.weight(LAW, needle, at, keys), 1e-5, 1e-9)
         np.testing.assert_allclose(loss, retrieval.loss(LAW, needle, at, keys), 1e-4, 1e-6)
-
-
-# --- scales ---------------------------------------------------------------------------------------
 
 
 def test_every_policy_is_the_library_s(call):
@@ -176,9 +167,6 @@ def test_the_lines_of_code_multiply_with_what_the_catalogue_says(call, multiplie
         for text in (code["torch"], code["attnlib"]):
             found = multiplied(text, rule["applied_to"], n)
             np.testing.assert_allclose(found, expected, rtol=6e-4, atol=1e-9, err_msg=text)
-
-
-# --- trained heads --------------------------------------------------------------------------------
 
 
 def test_every_row_is_the_library_s(call):

@@ -3,10 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from book.extensions.pages import SHORT_PATH as PATH
 from tests.site.checks import PAGES, WIDTHS, findings
-
-# --- every page, telephone and desk ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -15,9 +12,6 @@ def test_page_shows_well(window, address, name):
     noted.clear()
     found = findings(page, f"{address}/{name}.html", WIDTHS)
     assert found + noted == []
-
-
-# --- while a page comes ---------------------------------------------------------------------------
 
 
 def test_the_site_works_from_a_folder(new_page, site):
@@ -36,28 +30,18 @@ def test_the_site_works_from_a_folder(new_page, site):
     page.wait_for_url("file://**/search.html?q=entropy+collapse")
     page.locator("#search-results li > a", has_text="Questions and answers").first.click()
     page.wait_for_url("file://**/questions.html#what-is-entropy-collapse-and-what-helps")
-    assert {one for one in failed if ".html" not in one} <= {"Failed to fetch"}  # no excerpts
+    assert {address for address in failed if ".html" not in address} <= {
+        "Failed to fetch"
+    }  # no excerpts
 
 
-DOTTED = """(links) => links
-  .filter((link) => getComputedStyle(link, "::after").content.includes("●"))
-  .map((link) => link.getAttribute("href"))"""
-
-
-def test_the_contents_mark_the_short_path_and_an_old_address_leads_on(window, address):
+def test_an_old_address_leads_on(window, address):
     page, noted = window
     noted.clear()
-    page.goto(f"{address}/intro.html")
-    dots = page.locator("nav.bd-docs-nav a").evaluate_all(DOTTED)
-    assert dots == [f"{name}.html" for name in PATH]
-    page.goto(f"{address}/chapters/why.html#theorem-moments")
-    page.wait_for_url("**/chapters/variance.html#theorem-moments")
     page.goto(f"{address}/chapters/why.html#theorem-jacobian")  # which has left that page
     page.wait_for_url("**/chapters/jacobian.html#theorem-jacobian")
     assert noted == []
 
-
-# --- for everybody --------------------------------------------------------------------------------
 
 ONE_OF_A_KIND = """() => {
   const seen = new Set();

@@ -1,4 +1,3 @@
-import re
 from collections import Counter
 
 import pytest
@@ -33,13 +32,9 @@ def test_links_and_pictures_of_the_book_lead_somewhere(book, site):
     assert len(inside) > 100
     assert inside <= set(ids)
     assert [target for target in inside if ids[target] > 1] == []
-    outside = {target for target in targets if not target.startswith("#")}
-    assert all(re.match(r"https?://", target) for target in outside)
     pictures = [site / picture["src"] for picture in book.select("img")]
     assert [path for path in pictures if not path.is_file()] == []
     assert not book.select("article script, article details:not([open]), .headerlink, .live")
-    assert not book.select("details.code, .code summary")
-    assert len(book.select(".cell > .cell_input")) > 100  # the code that is taught
 
 
 def test_whole_book_fits_on_its_sheets(browser, address, site, chapters):

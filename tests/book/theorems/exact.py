@@ -113,14 +113,6 @@ def noisy(t: float):
     return density, below, cache(lambda u: brentq(lambda v: below(v) - u, *ends, xtol=1e-11))
 
 
-@tied("lem-exact-gumbel")
-def density_of_the_gap(at: Place) -> None:
-    density, below, _ = noisy(1 / ALPHA)
-    for n in (2, 5):
-        known = {"n": n, "G": gradient_of(n), "f_t": density, "F_t": below, "alpha": ALPHA}
-        at.display().holds(relative=1e-6, **known)
-
-
 @tied("thm-exact-gap")
 def gap(at: Place) -> None:
     formula = at.formula(r"\rho = n(n-1)")
@@ -145,14 +137,3 @@ def log_concave(at: Place) -> None:
         known = {"n": n, "G": gradient_of(n), "alpha": ALPHA}
         rise = {"D": lambda u: 1 / density(quantile(u))}
         at.display().holds({"Q_t'(u)": "D(u)"}, relative=1e-5, **known, **rise)
-    moved = (noisy(t + 1e-3)[2](0.7) - noisy(t - 1e-3)[2](0.7)) / 2e-3
-    at.formula(r"\frac{\partial Q_t(u)}{\partial t} =").holds(
-        {r"\frac{\partial Q_t(u)}{\partial t}": "D", r"\int": r"\int_{-5}^{40}"},
-        relative=1e-5,
-        **{"D": moved, "f": normal_density, "t": t, "v": quantile(0.7), "h": gumbel_density},
-    )
-    product = at.formula("f(v - tx)")
-    at_two = {"t": t, "v": 0.3, "v'": 0.9, "x": -0.4, "x'": 0.8}
-    # Equality for densities that are exponential where the four numbers are, of either slope.
-    for f in (normal_density, math.exp, lambda s: math.exp(-s)):
-        product.holds(f=f, **at_two)

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import digamma, erfcx, expit, gammaln, log_expit, ndtr
+from scipy.special import digamma, expit, gammaln, log_expit
 
 from attnlib import exact, freezing
 from attnlib.scores import Normal
@@ -19,8 +19,6 @@ from tests.book.formulas import Place
 from tests.book.theorems.exact import (
     free_energy,
     gradient,
-    normal_density,
-    normal_rows,
 )
 from tests.book.theorems.numbers import independent, itself, normal
 from tests.book.theorems.registry import tied
@@ -78,10 +76,6 @@ def bounds(at: Place) -> None:
             excess = entropy(alpha, n) - float(entropy_bound.value(**known))
             assert float(low.value(**known)) * (1 - 1e-9) <= excess
             assert excess <= float(high.value(**known)) * (1 + 1e-9)
-            if n == 512:
-                rest = math.log(n) + alpha**2 / 2 - known["Phi"]
-                known["Y"] = lambda a: collisions(float(a), 512)
-                at.display().holds(D=rest, relative=1e-7, **known)
     # Where the bounds are reached: with few keys at a small α, and with many below freezing.
     few = {"n": 16, "alpha": 0.01, "Y": collisions(0.01, 16), "E": itself}
     excess = entropy(0.01, 16) - float(entropy_bound.value(**few))
@@ -100,9 +94,6 @@ def one_against_the_crowd(at: Place) -> None:
         known = {"n": n, "alpha": alpha, "s": s, "mu": mu, "E": mean, "Lambda": expit}
         at.display().holds(relative=1e-6, B=bound, **known)
         at.formula(r"\operatorname{E}Y \ge B").holds(B=bound, E=itself, Y=collisions(alpha, n))
-    n, x, y = 1e15, 0.5, 0.7
-    terms, largest = n * math.exp((x * critical(n)) ** 2 / 2), math.exp(x * y * critical(n) ** 2)
-    at.formula(r"m/M \approx").holds(rough=1e-9, n=n, x=x, y=y, m=terms, M=largest)
 
 
 @cache
@@ -136,12 +127,6 @@ def annealed_in_the_mean(at: Place) -> None:
         known["tau"] = (1.0 / x - x) ** 2 / 4.0
         known["delta"] = math.log(n) / alpha**2 - 0.5
         at.formula(r"\operatorname{E}Y &\sim").holds(rough=3e-2, **known)
-    (s,), mean = independent(normal(80))
-    n, alpha = 50.0, 1.1
-    known = {"n": n, "alpha": alpha, "mu": crowd(n, alpha), "s": s, "E": mean}
-    at.formula(r"B = \frac{n\,e").holds(relative=1e-7, B=one_key(alpha, n), **known)
-    line = {r"\int": r"\int_{-60}^{60}"}
-    at.formula(r"\int e^{-(1+\delta)w}").holds(line, relative=1e-7, delta=0.3, Lambda=expit)
 
 
 @tied("prop-freezing-typical")
@@ -152,13 +137,6 @@ def typical(at: Place) -> None:
         known = {"n": MANY, "alpha": alpha, "E": itself, "Y": math.exp(log_y)}
         mean = float(at.same(r"e^{\operatorname{E}\log Y}").value(**known))
         assert low < mean / float(at.same(r"e^{\alpha^2}/n").value(**known)) < high
-    n = 10**6
-    alpha = 0.8 * critical(n)
-    rest = lambda a: math.log(n) + a**2 / 2 - free_energy(n)(a)  # noqa: E731
-    known = {"n": n, "alpha": alpha, "alpha_c": critical(n), "D": rest}
-    at.display().holds(**known)
-    left, right, _ = at.display().values(**known)[0]
-    assert left < 2 * right
 
 
 @tied("thm-freezing-limit")
@@ -182,33 +160,9 @@ def beta_moment(x: float, k: float) -> float:
 @tied("prop-freezing-moments")
 def frozen_rows(at: Place) -> None:
     powers = {r"\operatorname{E}\sum_i p_i^q": "P"}
-    process = {r"\operatorname{E}\sum_j p_j^q": "P", r"\operatorname{E}e^{-\lambda Z}": "L"}
     for x, q in ((1.5, 2.0), (3.0, 0.6)):
         known = {"x": x, "q": q, "E": itself, "P": beta_moment(x, q)}
         at.display().holds(powers, rough=1e-8, H=frozen_limit(x), **known)
-        m = 1 / x
-        known |= {"m": m, "lambda_": 0.7, "L": math.exp(-math.gamma(1 - m) * 0.7**m)}
-        at.formula(r"\operatorname{E}e^{-\lambda Z}").holds(process, relative=1e-6, **known)
-
-
-@tied("lem-freezing-tail")
-def small_weights(at: Place) -> None:
-    mills = lambda w: math.sqrt(math.pi / 2) * erfcx(max(w, -37.0) / math.sqrt(2))  # noqa: E731
-    named = {r"\operatorname{E}\sum_i p_i^q": "P"}
-    for n, alpha, q in ((2, 0.9, 1.5), (3, 1.7, 0.6)):
-        a = q * alpha
-
-        def others(m, a=a, n=n):  # with the largest at m: its density, and the mean of the others
-            mean = math.exp(a * a / 2 - a * m) * ndtr(m - a)
-            return n * (n - 1) * normal_density(m) * ndtr(m) ** (n - 2) * mean
-
-        row = normal_rows(n, alpha)
-        known = {"n": n, "q": q, "r": mills, "f": normal_density, "F": ndtr, "alpha": alpha}
-        known["P"] = row["E"](sum(one**q for one in row["p"]))
-        at.display().holds(named, **known)
-        [(_, bound)] = at.display().values(named, **known)
-        assert np.isclose(bound, 1 + quad(others, -12, 12)[0], rtol=1e-6)
-    at.formula("r(w) =").holds(relative=1e-7, w=0.8, r=mills)
 
 
 @tied("prop-freezing-hold")

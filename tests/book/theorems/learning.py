@@ -14,18 +14,21 @@ from tests.book.theorems.registry import tied
 INPUT, KEYS = np.array([0.7, -1.2]), np.array([[1.0, 0.3], [-0.4, 0.8], [0.2, -1.5]])
 QUERY = np.array([[0.5, -0.3], [0.9, 0.4], [-0.6, 0.2]])
 KEY = np.array([[0.2, 0.7], [-0.5, 0.1], [0.3, -0.8]])
-Loss = Callable[[np.ndarray, np.ndarray], float]
+Loss = Callable[..., float]
 
 
 def loss(query: np.ndarray, key: np.ndarray, log_t: float = 0.0) -> float:
+    return loss_of_products(np.exp(log_t) * (KEYS @ key.T) @ (query @ INPUT))
+
+
+def loss_of_products(products: np.ndarray) -> float:
     """Return −log P of the first of three keys, whose logits a cap and a bias change."""
-    products = np.exp(log_t) * (KEYS @ key.T) @ (query @ INPUT)
     return -float(np.log(softmax(np.tanh(products) + np.array([0.1, 0.0, -0.4]))[0]))
 
 
 def gradients(of: Loss, *matrices: np.ndarray) -> list[np.ndarray]:
     """Return the gradient for each matrix by differences."""
-    found = []
+    slopes = []
     for at, matrix in enumerate(matrices):
         gradient = np.zeros_like(matrix)
         for place in np.ndindex(matrix.shape):
@@ -33,8 +36,8 @@ def gradients(of: Loss, *matrices: np.ndarray) -> list[np.ndarray]:
             step[place] = 1e-5
             up, down = ([*matrices[:at], matrix + s, *matrices[at + 1 :]] for s in (step, -step))
             gradient[place] = (of(*up) - of(*down)) / 2e-5
-        found.append(gradient)
-    return found
+        slopes.append(gradient)
+    return slopes
 
 
 def square(matrix: np.ndarray) -> float:
