@@ -1,4 +1,6 @@
-"""Names in use for the parts that make queries and keys, and for the number of heads."""
+"""Names in use for the parts that make queries and keys, and for settings of a layer."""
+
+from typing import Any
 
 PROJECTIONS = {
     "q_proj": "k_proj",
@@ -31,3 +33,12 @@ def named(module: object, attribute: str) -> str:
     """Return what a module of one's own names in such an attribute as query_projection, or ""."""
     name = getattr(module, attribute, "")
     return name if isinstance(name, str) else ""
+
+
+def layer_config(module: object) -> Any:
+    """Return the model's configuration, or the layer's own where layers differ; None without."""
+    config: Any = getattr(module, "config", None)
+    number = getattr(module, "layer_idx", None)
+    if not getattr(config, "is_heterogeneous", False):
+        return config
+    return config.per_layer_config[number] if isinstance(number, int) else None

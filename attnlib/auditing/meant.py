@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from attnlib.projections import layer_config
+
 IN_CONFIGURATIONS = {"query_pre_attn_scalar": -0.5, "attention_multiplier": 1.0}
 """Settings that say it, and the power of each."""
 
@@ -43,7 +45,7 @@ def norm_is_meant(module: Any) -> bool:
     """
     if not _of_transformers(type(module)):
         return False
-    settings = getattr(getattr(module, "config", None), "__dict__", {})
+    settings = getattr(layer_config(module), "__dict__", {})
     said = [bool(value) for name, value in settings.items() if NORM_OF_BOTH.search(name)]
     if type(module).__name__ in _table()["normed"].split():
         return all(said)
@@ -60,7 +62,7 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
     Layers whose q and k are not `turned` have nothing of what the rotation multiplies by, but
     latent attention has it in its scale.
     """
-    config, kind = getattr(module, "config", None), type(module)
+    config, kind = layer_config(module), type(module)
     counts = turned or getattr(config, "kv_lora_rank", None)
     kind_of_layer = str(_by_layer(module, "layer_types") or "")
     rotated = by_rotation(config, kind_of_layer) ** 2 if counts else 1.0
@@ -84,7 +86,7 @@ def temperature_meant(module: Any, queries: int, keys: int) -> list[float] | Non
 
     Its layers without rotation do.
     """
-    config: Any = getattr(module, "config", None)
+    config = layer_config(module)
     if not getattr(config, "attn_temperature_tuning", False) or _by_layer(module, "no_rope_layers"):
         return None
     places = range(keys - queries + 1, keys + 1)
@@ -100,7 +102,7 @@ def _by_layer(module: Any, name: str) -> Any:
 
 def cap_meant(module: Any) -> float | None:
     """Return the soft cap in a module's configuration."""
-    return getattr(getattr(module, "config", None), "attn_logit_softcapping", None)
+    return getattr(layer_config(module), "attn_logit_softcapping", None)
 
 
 def by_rotation(config: Any, layer_type: str = "") -> float:

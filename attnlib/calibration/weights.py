@@ -22,7 +22,7 @@ from attnlib import _checking, interception
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, named
+from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, layer_config, named
 from attnlib.weight_gradients import TOLERANCE, apart, in_groups
 
 PAIRS = {
@@ -250,7 +250,7 @@ class _Reader:
 
     def dimensions(self, channels: int, packed: bool) -> tuple[int, int]:
         """Return the number of heads and the dimensions of each; 0 channels do not count."""
-        heads = _number(HEADS, self.module, getattr(self.module, "config", None))
+        heads = _number(HEADS, self.module, layer_config(self.module))
         size = _number(SIZES, self.module)
         if packed:
             size = size or channels // (3 * heads or 1)
