@@ -1,4 +1,4 @@
-"""Attention scales in use: the formula, source and value of each at your n, d and position.
+"""List the attention scales in use: formula, source and value at any n, d and position.
 
 `POLICIES` holds them by name, as policies.toml lists them, in three families:
 
@@ -30,7 +30,7 @@ ScaleFunction = Callable[..., Any]
 
 
 class Constant(NamedTuple):
-    """A number in a formula that users of the policy choose: finite and at least `minimum`."""
+    """Hold a constant of a formula, which users may change: a finite number from `minimum` on."""
 
     name: str
     value: float
@@ -42,7 +42,7 @@ class Constant(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """A rule for the scale. The ones in use are in `POLICIES`.
+    """Hold a rule for the scale and its source. The rules in use are in `POLICIES`.
 
     - `name`, `title`: its key in `POLICIES`, and how a text calls it;
     - `family`: "dimension", "normalised" or "length";
@@ -79,7 +79,7 @@ class Policy:
 
     @property
     def constants(self) -> dict[str, float]:
-        """The constants of the formula by name."""
+        """Return the constants of the formula, a dictionary from name to value."""
         return {setting.name: setting.value for setting in self.settings}
 
     def with_constants(self, **constants: float) -> "Policy":
@@ -106,7 +106,7 @@ class Policy:
         return replace(self, settings=tuple(settings))
 
     def scale(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
-        """Return the number that multiplies q·k, or cos(q, k).
+        """Return the number that multiplies q·k, or cos(q, k), for n keys and dimension d.
 
         - `n`: the number of keys that the query sees, from 1 on (of classes or candidates, where
           the policy comes from a loss).
@@ -142,8 +142,8 @@ class Policy:
     def alpha(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
         """Return the effective α, the standard deviation of a logit: scale·√d or scale/√d.
 
-        The first for dot products of q and k whose entries have mean 0 and variance 1, so that q·k
-        has variance d; the second for cosines of random directions, whose variance is 1/d. So the
+        The first is for q and k whose entries have mean 0 and variance 1, so that q·k has variance
+        d; the second for cosines of random directions, whose variance is 1/d. So the
         Transformer has α = 1 in every dimension. Arguments and errors as `scale`. Chapter:
         scaling_rules.
 
@@ -156,7 +156,7 @@ class Policy:
             return np.asarray(scale / root if self.applied_to == "cosine" else scale * root)
 
     def relative(self, train_length: float) -> "Policy":
-        """Return the policy whose scale is that of this one over its value at a length.
+        """Return the policy whose scale is this one's divided by its value at `train_length`.
 
         - `train_length`: the number of keys at which the new scale is 1, a number from 1 on. Use it
           to multiply the scale that a model was trained with.
@@ -178,20 +178,20 @@ class Policy:
             policy,
             name=f"{self.name} over that at {length:g} keys",
             family="length",
-            rule=_Relative(self.rule, length),
+            rule=_RelativeRule(self.rule, length),
         )
 
 
 @dataclass(frozen=True)
-class _Relative:
-    """A rule divided by its value at a length; equal ones are one key of `attention`'s tables."""
+class _RelativeRule:
+    """Divide a rule by its value at `length`; hashable, as keys of the tables in `attention`."""
 
     rule: ScaleFunction
     length: float
 
     def __call__(self, case: ScaleInputs, **constants: float) -> Any:
-        there = ScaleInputs(np.asarray(self.length), case.d, np.asarray(self.length - 1.0))
-        unit = self.rule(there, **constants)
+        reference = ScaleInputs(np.asarray(self.length), case.d, np.asarray(self.length - 1.0))
+        unit = self.rule(reference, **constants)
         if not np.all(np.asarray(unit) > 0.0):
             raise ValueError(
                 f"train_length must be one at which the scale is positive, "
@@ -201,8 +201,8 @@ class _Relative:
 
 
 @dataclass(frozen=True)
-class _Own:
-    """A rule from a function of n, d and the position."""
+class _UserRule:
+    """Call a user's function of n, d and position as a rule."""
 
     function: Callable[..., ArrayLike]
 
@@ -214,7 +214,7 @@ def own(
     function: Callable[..., ArrayLike],
     applied_to: Literal["dot product", "cosine"] = "dot product",
 ) -> Policy:
-    """Return a function of your own as a policy.
+    """Return a policy whose scale is a function of your own.
 
     - `function`: a function of (n, d, position), which gets arrays of one shape: the number of keys
       that a query sees, the dimension, and the query's position from 0. It returns the number that
@@ -243,7 +243,7 @@ def own(
         source="",
         verified_in="",
         meaning="a rule of one's own",
-        rule=_Own(function),
+        rule=_UserRule(function),
     )
 
 
