@@ -56,7 +56,7 @@ def probe(
 
 
 def _measure(model: str, network: Any, ids: Any) -> "Report":
-    """Return the probe's report on a model that reads these tokens."""
+    """Return the probe's report on a model that reads the token ids; CommandError if it fails."""
     import torch
 
     from attnlib import probing
