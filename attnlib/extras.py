@@ -9,12 +9,12 @@ class MissingExtraError(ModuleNotFoundError):
 
 
 @contextmanager
-def brought_by(extra: str) -> Iterator[None]:
+def extra_packages(extra: str) -> Iterator[None]:
     """Import packages of an extra in this context; MissingExtraError if one is not installed.
 
     An error names `pip install "attnlib[extra]"`; of nested contexts the outermost extra is named.
 
-    >>> with brought_by("torch"):
+    >>> with extra_packages("torch"):
     ...     import a_package_that_nobody_has
     Traceback (most recent call last):
     attnlib.extras.MissingExtraError: a_package_that_nobody_has is missing; pip install "attnlib...

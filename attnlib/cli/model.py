@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from attnlib.cli.application import one_line
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 
 MODEL_HELP = "A model's name on Hugging Face, its folder or GGUF file."
 ModelName = Annotated[str, typer.Argument(help=MODEL_HELP)]
@@ -37,7 +37,7 @@ Dtype = Annotated[
 
 def require_packages() -> None:
     """Raise MissingExtraError, which names the extra, if torch or transformers is missing."""
-    with brought_by("probe"):
+    with extra_packages("probe"):
         import torch  # noqa: F401
         import transformers  # noqa: F401
 
