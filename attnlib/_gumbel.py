@@ -149,6 +149,8 @@ def integral(
 
 
 class _Maximum:
+    """Integrate over u, the largest of the numbers αs + X of a row."""
+
     def __init__(
         self,
         law: Law,

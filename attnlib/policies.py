@@ -37,14 +37,14 @@ class Constant(NamedTuple):
     meaning: str
     minimum: float = 0.0
     beyond: float | None = None
-    """Of a length beyond which the rule grows: what it is for contexts of n, less n."""
+    """For a length beyond which the rule grows: that length minus n, in contexts of n keys."""
 
 
 @dataclass(frozen=True)
 class Policy:
     """Hold a rule for the scale and its source. The rules in use are in `POLICIES`.
 
-    - `name`, `title`: its key in `POLICIES`, and how a text calls it;
+    - `name`, `title`: its key in `POLICIES`, and its name in prose;
     - `family`: "dimension", "normalised" or "length";
     - `applied_to`: what the scale multiplies, "dot product" or "cosine";
     - `formula`: the scale in LaTeX, with n keys, dimension d, position i = 0, 1, …;
@@ -98,7 +98,7 @@ class Policy:
                 allowed = ", ".join(self.constants) or "none"
                 raise ValueError(f"the constants of {self.name} are: {allowed}; got {name!r:.80}")
         settings = [
-            setting._replace(value=_constant(setting, constants[setting.name]))
+            setting._replace(value=_check_constant(setting, constants[setting.name]))
             if setting.name in constants
             else setting
             for setting in self.settings
@@ -161,9 +161,9 @@ class Policy:
         - `train_length`: the number of keys at which the new scale is 1, a number from 1 on. Use it
           to multiply the scale that a model was trained with.
 
-        The length in the rule beyond which it grows is moved there, so that it is 1 before; a rule
-        such as log n is below 1 there. Raises ValueError or TypeError for a length below 1 or where
-        this scale is 0. Chapter: scaling_rules.
+        If the rule grows only beyond a length, that length is set to `train_length`, and the scale
+        is 1 below it; a rule such as log n is below 1 there. Raises ValueError or TypeError for a
+        length below 1 or where this scale is 0. Chapter: scaling_rules.
 
         >>> POLICIES["ssmax"].relative(1024).scale(n=[32, 1024, 1048576], d=64)
         array([0.5, 1. , 2. ])
@@ -247,7 +247,7 @@ def own(
     )
 
 
-def _constant(setting: Constant, value: Any) -> float:
+def _check_constant(setting: Constant, value: Any) -> float:
     number = _checking.number(setting.name, value)
     return float(_checking.finite(setting.name, number, minimum=setting.minimum))
 
@@ -255,7 +255,7 @@ def _constant(setting: Constant, value: Any) -> float:
 # --- the catalogue --------------------------------------------------------------------------------
 
 
-def _policy(name: str, words: dict[str, Any]) -> Policy:
+def _read_policy(name: str, words: dict[str, Any]) -> Policy:
     settings = tuple(Constant(**setting) for setting in words.pop("settings", ()))
     rule = getattr(rules, words.pop("rule"))
     return Policy(name=name, rule=rule, settings=settings, **words)
@@ -263,7 +263,7 @@ def _policy(name: str, words: dict[str, Any]) -> Policy:
 
 POLICIES = MappingProxyType(
     {
-        name: _policy(name, words)
+        name: _read_policy(name, words)
         for name, words in tomllib.loads(
             files("attnlib").joinpath("policies.toml").read_text("utf-8")
         ).items()

@@ -202,10 +202,10 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     - `gap`: Δ > 0, the score of the needle.
     - `n`: the number of standard normal keys, from 1 on.
 
-    It is the smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. Near log n/Δ
-    for few keys, Δ where Δ = √(2 log n), and infinite beyond. Exact to rounding. Raises ValueError
-    or TypeError for a gap that is not positive, n below 1, and what is infinite, NaN or not a
-    number. Chapter: retrieval_range.
+    It is the smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. It is near
+    log n/Δ for few keys, Δ at n = e^{Δ²/2}, and infinite for more. Exact to rounding. Raises
+    ValueError or TypeError for a gap that is not positive, n below 1, and what is infinite, NaN or
+    not a number. Chapter: retrieval_range.
 
     >>> least_alpha(6.0, [1, 512, 10**9])
     array([0.        , 1.1499...,        inf])
@@ -238,8 +238,8 @@ def reach(
       for the query at the last position. d is that of the law if it has one.
     - `sinks`: as in `weight`.
 
-    By a rule the weight may come and go: n is the last up to e¹⁰⁰. The result is 0 where the needle
-    has less from the start, and infinite where it has half to the end, which at a fixed α is e⁷⁰⁰.
+    Under a policy E P may fall below ½ and rise again: the last n ≤ e¹⁰⁰ with E P ≥ ½ is returned.
+    It is 0 where there is none, and infinite where E P ≥ ½ up to e¹⁰⁰, or up to e⁷⁰⁰ at a fixed α.
     Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError without
     exactly one of `alpha` and `policy`. Chapter: retrieval_range.
 
@@ -574,7 +574,7 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     P is the weight on the needle, ℓ_* its logit, and m the mean of the others under their own
     softmax. The mean loss with all logits times t has the derivative −E[(1 − P_t)(ℓ_* − m_t)],
     which increases, so t* = 1 if and only if E[(1 − P)(ℓ_* − m)] = 0: for every n and every noise.
-    Rows with P near 1 count for nothing. Choose rows by a rule that does not look at P, or both
+    Rows with P near 1 have no influence. Choose rows by a rule that does not look at P, or both
     numbers are biased.
 
     Returns a `NeedleCalibration`. Standard errors are between rows, taken as independent, by
@@ -597,7 +597,7 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     ell = ell - (ell.sum(axis=1) - ell[:, place])[:, None] / (ell.shape[1] - 1)
     needle_logit = ell[:, place]
 
-    def pull(t: float) -> tuple[FloatArray, FloatArray]:
+    def weighted_logits(t: float) -> tuple[FloatArray, FloatArray]:
         """Return (1 − P)ℓ_* and (1 − P)m of each row, with all logits times t."""
         others = rows.softmax(ell, t)
         others[:, place] = 0.0
@@ -607,13 +607,13 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
         """Return the standard error of the mean of `values` over rows, where that mean is 0."""
         return float(np.sqrt(np.square(values).mean() / (values.size - 1.0)))
 
-    gap, mean = pull(1.0)
+    gap, mean = weighted_logits(1.0)
     with np.errstate(divide="ignore", invalid="ignore"):  # others that are all alike
         ratio = gap.mean() / mean.mean()
         ratio_error = error(gap - ratio * mean) / abs(mean.mean())
 
     def slope(log_t: float) -> float:
-        gap, mean = pull(float(np.exp(log_t)))
+        gap, mean = weighted_logits(float(np.exp(log_t)))
         return float((mean - gap).mean())
 
     def calibration(best: float, best_error: float) -> NeedleCalibration:
@@ -627,5 +627,5 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     best = float(np.exp(brentq(slope, -end, end)))
     p = rows.softmax(ell, best)
     curvature = ((p * ell**2).sum(axis=1) - (p * ell).sum(axis=1) ** 2).mean()
-    gap, mean = pull(best)
+    gap, mean = weighted_logits(best)
     return calibration(best, error(gap - mean) / float(curvature))

@@ -52,9 +52,9 @@ class Law(ABC):
 
     The rest follows from the density, by Gauss's rule on panels that are halved until they agree:
     relative errors below 1e-8 for densities that are smooth but for some corners, jumps and peaks,
-    with an E e^{αs} for some α > 0, up to α = 1e8/σ. Override what has a closed form. One integral
-    takes some 10⁴ values of the density: one that takes a millisecond for each, such as SciPy's
-    ksone, takes some 10 s.
+    with a finite E e^{αs} for some α > 0, up to α = 1e8/σ. Override what has a closed form. One
+    integral takes some 10⁴ values of the density, so some 10 s for a density that takes 1 ms a
+    value, such as SciPy's ksone.
 
     Raises ValueError or TypeError for a variance that is not positive, a `logpdf` with NaN among
     its values or of another shape than its argument, and a density with another variance, or an

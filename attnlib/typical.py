@@ -90,7 +90,7 @@ def best_alpha(
     - `report`: a function that is called with each α before a pass over the rows.
 
     Returns an `Estimate`, by the secant method on the mean of ∂log g/∂log α over the same rows at
-    every step. The standard error of the root is that of the mean, over its fall: for `Normal` near
+    every step. The standard error of the root is that mean's, over its slope: for `Normal` near
     0.75/√rows of the value.
 
     Raises ValueError or TypeError for fewer than 100 rows; RuntimeError where so few rows show no
