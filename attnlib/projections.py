@@ -1,4 +1,4 @@
-"""Names in use for the parts that make queries and keys, and for settings of a layer."""
+"""List names in use for the layers of queries and keys; read the configuration of a layer."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ NORMS = {
 """Norms of queries after the projection, and of keys."""
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
-"""The number of heads."""
+"""Attributes that hold the number of heads."""
 
 
 def named(module: object, attribute: str) -> str:
-    """Return what a module of one's own names in such an attribute as query_projection, or ""."""
+    """Return the string in a module's `attribute`, such as query_projection, or "" without one."""
     name = getattr(module, attribute, "")
     return name if isinstance(name, str) else ""
 

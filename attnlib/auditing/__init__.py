@@ -24,10 +24,10 @@ from typing import Any, cast
 import numpy as np
 
 from attnlib import _checking
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 from attnlib.policies import Policy, ScaleFunction, own
 
-with brought_by("torch"):
+with extra_packages("torch"):
     import torch
     from torch import Tensor, nn
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from attnlib import _checking, _files
 from attnlib._checking import FloatArray
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 from attnlib.policies import Policy
 
-with brought_by("probe"):
+with extra_packages("probe"):
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load, save
