@@ -22,13 +22,8 @@ from attnlib import _checking, interception
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-<<<<<<< HEAD
 from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, layer_config, named
-from attnlib.weight_gradients import TOLERANCE, apart, in_groups
-=======
-from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, named
 from attnlib.weight_gradients import TOLERANCE, mismatch, sum_groups
->>>>>>> 395962f07418f5cc384d35acbe126c95d998e403
 
 PAIRS = {
     **PROJECTIONS,
