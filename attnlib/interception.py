@@ -14,7 +14,7 @@ import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -94,16 +94,18 @@ def eagerly(*, load: bool = False) -> Iterator[None]:
             "this is inside of what torch.compile has compiled, which cannot be seen into: enter "
             "it outside, and give a Monitor what torch.compile has returned, or use its callback"
         )
-    with stance, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global")
+    with stance:
         yield
 
 
 @contextmanager
 def parts_eagerly(model: nn.Module) -> Iterator[None]:
     """Run the compiled parts of a model as they are written, inside the context."""
-    compiled = any(is_compiled(part) or part._compiled_call_impl for part in model.modules())
-    with eagerly() if compiled else nullcontext():
+    if not any(is_compiled(part) or part._compiled_call_impl for part in model.modules()):
+        yield
+        return
+    with eagerly(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global")
         yield
 
 

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import getitem
 from typing import Any, NamedTuple
@@ -181,11 +181,9 @@ class Step:
 
     def exchanged(self) -> "Step":
         """Return the record of (k @ q.mT).mT as that of q @ k.mT."""
-        function, operands = self.function, _flat(self.args, Tensor)
-        swapped = operands[1].mT, operands[0].mT
-        step = Step(lambda q, k: function(k.mT, q.mT).mT, self.name, swapped, {})
-        step.learned = _is_learned(operands[0]) or operands[0].ndim < 3
-        step.dimension, step.heads = self.dimension, self.heads
+        function, (k, q) = self.function, _flat(self.args, Tensor)
+        step = replace(self, args=(q.mT, k.mT), learned=_is_learned(k) or k.ndim < 3)
+        step.function = lambda q, k: function(k.mT, q.mT).mT
         return step
 
     def scale(self) -> float:
