@@ -675,7 +675,8 @@ class Recorder:
         elif name == "grid_sample":
             mark = Mark("samples")
         elif (SQUARES.fullmatch(name) or itself) and not followed:
-            mark = Mark("squares", size=tensors[0].shape[-1]) if tensors[0].ndim > 2 else None
+            size = tensors[0].shape[-1] if "norm" in name and tensors[0].ndim > 2 else 0
+            mark = Mark("squares", size=size)
         elif CONTRACTIONS.fullmatch(name):
             mark = None if learned else Mark("scores")
             mark = Mark("learned") if all(map(_is_learned, tensors)) else mark
@@ -685,8 +686,10 @@ class Recorder:
             mark = Mark("scores") if name in ("sum", "mean") else None
         elif followed and KEEPS.fullmatch(name):
             mark = before
+        elif before.kind == "squares" and name in ("sum", "mean"):
+            mark = before._replace(size=tensors[0].shape[-1])
         elif before.kind == "squares":
-            mark = before if SCALES.fullmatch(name) or name in ("sum", "mean", "pow") else None
+            mark = before if SCALES.fullmatch(name) or SQUARES.fullmatch(name) else None
         elif isinstance(result, Tensor) and result.numel() == tensors[0].numel():
             mark = before
             if before.kind == "scores" and EXPONENTIALS.fullmatch(name):
@@ -779,7 +782,7 @@ class Recorder:
                 step.lost = lost
             elif mixed:
                 step.lost = TWO
-            elif SUMS.fullmatch(name) and step.product.dimension in {one.size for one in marks}:
+            elif SUMS.fullmatch(name) and step.product.dimension in [one.size for one in marks]:
                 step.lost = DISTANCE
             elif RANDOM.fullmatch(name) or ("dropout" in name and _drops(*args, **kwargs)):
                 step.lost = "its logits are drawn or dropped at random"

@@ -340,6 +340,15 @@ def test_what_cannot_be_run_again_is_named(why):
     assert why in reason
 
 
+def test_squared_distances_of_positions_are_a_bias():
+    places = torch.arange(D).double()
+    with Multiply(2.0) as watch:
+        bias = (places[:, None] - places)[None] ** 2
+        (Q[:, :, :D] @ K[:, :, :D].mT - bias).softmax(-1)
+    assert watch.seen
+    assert not watch.recorder.unreached
+
+
 def test_logits_that_are_written_unseen_are_named_after_calls_of_the_same_kind():
     with Multiply(2.0) as watch:
         (Q @ K.mT).softmax(-1)
