@@ -1,6 +1,6 @@
-"""Checks of arguments: every error names the argument, its value and what is allowed.
+"""Check arguments: every error names the argument, its value and what is allowed.
 
-The lowest floor of the library: it imports nothing of ours.
+This module imports no other module of attnlib.
 """
 
 import operator
@@ -18,7 +18,7 @@ LARGEST_INTEGER = 2**53
 
 
 def real(name: str, value: ArrayLike) -> FloatArray:
-    """Return `value` as float64, without NaN.
+    """Return `value` as a float64 array of the same shape, after a check for NaN.
 
     Raises TypeError for anything but real numbers and ValueError for a NaN.
 
@@ -43,7 +43,7 @@ def real(name: str, value: ArrayLike) -> FloatArray:
 
 
 def finite(name: str, value: ArrayLike, *, minimum: float = -np.inf) -> FloatArray:
-    """Return `value` as float64, finite and at least `minimum`.
+    """Return `value` as float64; ValueError unless it is finite and at least `minimum`.
 
     >>> finite("alpha", 2, minimum=0.0)
     array(2.)
@@ -57,7 +57,7 @@ def finite(name: str, value: ArrayLike, *, minimum: float = -np.inf) -> FloatArr
 
 
 def number(name: str, value: ArrayLike) -> float:
-    """Return `value` as a float; it must be a single number, and not NaN."""
+    """Return `value` as a float; ValueError unless it is a single number and not NaN."""
     array = real(name, value)
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got {name}={_short(value)}")
@@ -65,7 +65,7 @@ def number(name: str, value: ArrayLike) -> float:
 
 
 def positive(name: str, value: Any) -> float:
-    """Return `value` as a float; it must be a single number, finite and above 0.
+    """Return `value` as a float; ValueError unless it is a single finite number above 0.
 
     >>> positive("learning_rate", 1)
     1.0
@@ -77,21 +77,21 @@ def positive(name: str, value: Any) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False."""
+    """Return `value`; TypeError unless it is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be true or false, got {name}={_short(value)}")
     return value
 
 
 def instance(name: str, value: Any, kind: type | UnionType) -> None:
-    """Raise TypeError unless `value` is of this class."""
+    """Raise TypeError unless `value` is an instance of `kind`."""
     if not isinstance(value, kind):
         allowed = kind.__name__ if isinstance(kind, type) else kind
         raise TypeError(f"{name} must be of {allowed}, got {name}={_short(value)}")
 
 
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
-    """Return `value` if it is one of the words in `allowed`.
+    """Return `value`; ValueError unless it is one of the strings in `allowed`.
 
     >>> choice("mask", "causal", ["causal", "none"])
     'causal'
@@ -105,17 +105,17 @@ def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
 
 
 def alpha(value: ArrayLike) -> FloatArray:
-    """Return the inverse temperature α as float64: finite and not negative."""
+    """Return the inverse temperature α as float64; ValueError unless finite and at least 0."""
     return finite("alpha", value, minimum=0.0)
 
 
 def keys(n: ArrayLike) -> FloatArray:
-    """Return the number of keys n as float64: finite and at least 1."""
+    """Return the number of keys n as float64; ValueError unless finite and at least 1."""
     return finite("n", n, minimum=1.0)
 
 
 def whole_keys(n: ArrayLike) -> FloatArray:
-    """Return the number of keys n as float64: whole numbers from 1 to 2⁵³."""
+    """Return the number of keys n as float64; ValueError unless whole numbers from 1 to 2⁵³."""
     counts = keys(n)
     wrong = (counts != np.floor(counts)) | (counts > LARGEST_INTEGER)
     if wrong.any():
@@ -126,7 +126,7 @@ def whole_keys(n: ArrayLike) -> FloatArray:
 
 
 def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
-    """Return `value` as an int between `minimum` and `maximum`, by default 2⁵³.
+    """Return `value` as an int; ValueError outside `minimum` to `maximum`, which is 2⁵³ by default.
 
     >>> integer("d", 64, minimum=1)
     64
@@ -145,7 +145,7 @@ def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEG
 
 
 def batches(name: str, value: Any) -> list[Any]:
-    """Return a list of the batches in `value`; a single batch in its place is refused.
+    """Return the iterable of batches `value` as a list; TypeError for a single batch.
 
     >>> batches("train", "text")
     Traceback (most recent call last):
@@ -165,7 +165,7 @@ def batches(name: str, value: Any) -> list[Any]:
 
 
 def generator(name: str, value: Any) -> np.random.Generator:
-    """Return `value` if it is a numpy.random.Generator."""
+    """Return `value`; TypeError unless it is a numpy.random.Generator."""
     if not isinstance(value, np.random.Generator):
         raise TypeError(
             f"{name} must be a numpy.random.Generator, for example numpy.random.default_rng(0), "
@@ -175,7 +175,7 @@ def generator(name: str, value: Any) -> np.random.Generator:
 
 
 def rows(name: str, array: FloatArray) -> FloatArray:
-    """Return `array`; it must have a last axis, and that must not be empty."""
+    """Return `array`; ValueError unless it has a last axis with one number or more."""
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(
             f"{name} must hold one number or more along its last axis, got shape {array.shape}"
@@ -184,7 +184,7 @@ def rows(name: str, array: FloatArray) -> FloatArray:
 
 
 def broadcast(**arrays: FloatArray) -> tuple[FloatArray, ...]:
-    """Return the arrays broadcast against each other, named as the caller's arguments.
+    """Return the arrays broadcast against each other; an error names them by their keywords.
 
     >>> [a.shape for a in broadcast(alpha=np.zeros(3), n=np.zeros((2, 1)))]
     [(2, 3), (2, 3)]
@@ -197,7 +197,7 @@ def broadcast(**arrays: FloatArray) -> tuple[FloatArray, ...]:
 
 
 def _short(value: Any) -> str:
-    """Return the repr of `value`, cut to what fits in a line."""
+    """Return the repr of `value` on one line, cut to 80 characters."""
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         return f"{'-' if value < 0 else ''}an integer of {value.bit_length()} bits"
     try:

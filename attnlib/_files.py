@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and add whole lines to files of JSON."""
+"""Write files atomically, and append records to files of JSON lines."""
 
 import json
 import os
@@ -8,10 +8,10 @@ from uuid import uuid4
 
 
 def replace(path: str | Path, content: bytes) -> None:
-    """Write a file at once: after an interruption it is the old one or the new one.
+    """Write `content` to a file atomically: an interruption leaves the old file or the new one.
 
-    Folders on its path are made where they are missing. Raises OSError where the file cannot be
-    written; what was begun is removed.
+    Creates the folders on its path that do not exist. Raises OSError where the file cannot be
+    written, after removing the unfinished copy.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -28,25 +28,25 @@ def replace(path: str | Path, content: bytes) -> None:
 
 
 def append(path: Path, value: Any) -> None:
-    """Add a line of JSON at once, and first remove a line that was interrupted.
+    """Append `value` as a line of JSON, after removing an unfinished last line from the file.
 
-    Raises ValueError for what is not finite.
+    Raises ValueError for NaN and infinity.
     """
     line = json.dumps(value, allow_nan=False).encode() + b"\n"
     with path.open("ab+") as file:
-        file.truncate(_whole(path))
+        file.truncate(_complete_bytes(path))
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
 
 
 def lines(path: Path) -> list[Any]:
-    """Return the content of the finished lines of a file; nothing where there is no file.
+    """Return the values of the complete lines of a JSON lines file, or [] if there is no file.
 
-    Raises ValueError, which names the line, where one is not JSON.
+    Raises ValueError, which names the line, where a complete line is not JSON.
     """
     values = []
-    whole = path.read_bytes()[: _whole(path)] if path.exists() else b""
+    whole = path.read_bytes()[: _complete_bytes(path)] if path.exists() else b""
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             values.append(json.loads(line))
@@ -55,6 +55,6 @@ def lines(path: Path) -> list[Any]:
     return values
 
 
-def _whole(path: Path) -> int:
-    """Return how many bytes of a file are lines that were finished."""
+def _complete_bytes(path: Path) -> int:
+    """Return the number of bytes up to the end of the last complete line of a file."""
     return path.read_bytes().rfind(b"\n") + 1

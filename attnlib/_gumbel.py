@@ -1,8 +1,8 @@
 """Integrate over the largest of n numbers αs + X, X Gumbel, for `exact` and `retrieval`.
 
 With φ(u) = P(αs + X ≤ u) = E exp(−e^{αs−u}), an expectation over a row of n scores is an integral
-over u of an average at u, the kernel's, times powers of φ. Outside it is the trapezoidal rule,
-which converges exponentially for smooth integrands that decay; inside, the law's
+over u of E kernel(s, u) times powers of φ(u). The outer integral uses the trapezoidal rule, which
+converges exponentially for smooth integrands that decay; the inner average uses the law's
 `quadrature_nodes`. All terms of a sum are positive, so the results are relatively accurate also
 where they are tiny; φ near 1 is kept as 1 − φ. Where a uniform grid would be too long, panels
 follow the integrand.
@@ -22,29 +22,29 @@ from attnlib._numerics.quadrature import Nodes, UnderflowError
 from attnlib.scores import Law
 
 ABOVE = 5.0
-"""From it on e^{kx} exp(−e^x) is nothing, for k up to 16: scores so far above u add nothing."""
+"""e^{kx} exp(−e^x) is negligible for x above it and k up to 16, x = αs − u."""
 
 COARSE = 64
-"""Points at which an integrand is looked at, to see where it is."""
+"""Points of the first grid of u, which locates the integrand."""
 
 NEAR = (-5.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0)
-"""And at which distances from the places where it may be narrow."""
+"""Distances of further points from the places where an integrand may be narrow."""
 
 LOWEST_LOG = -1e3
-"""Logarithms of φ below it are raised to it: e to it is 0, and so are all powers."""
+"""Lower bound for log φ, at which φ and its powers are 0 in float64."""
 
 LONGEST = 2**13
-"""Points of a uniform grid of u, above which one that follows the integrand is shorter."""
+"""Most points of a uniform grid of u; longer ones are replaced by panels."""
 
 BLOCK = 2**17
-"""How many numbers of an integrand are worked on at a time."""
+"""Numbers of an integrand that are computed at a time."""
 
 CACHED = 2**13
-"""How many numbers are averaged at a time: they stay in the processor's cache."""
+"""Numbers that are averaged at a time: they fit in the processor's cache."""
 
 
 class KernelInputs(NamedTuple):
-    """The arguments of a kernel: values of u, each against the scores that matter there."""
+    """Hold the arguments of a kernel: arrays over values of u and the scores near each."""
 
     alpha: float
     scores: FloatArray  # s
@@ -57,14 +57,14 @@ Kernel = Callable[[KernelInputs], FloatArray]
 
 
 def gumbel_density(block: KernelInputs) -> FloatArray:
-    """Return the kernel e^{αs−u} exp(−e^{αs−u}), whose average is the density of αs + X."""
+    """Return the kernel e^{αs−u} exp(−e^{αs−u}); its mean over s is the density of αs + X at u."""
     return block.power * block.gumbel
 
 
 class IntegrandInputs(NamedTuple):
-    """The arguments of an integrand: arrays over u, and a column of the numbers of keys.
+    """Hold the arguments of an integrand: arrays over u, and a column of the numbers of keys.
 
-    A kernel that returns several arrays has as many averages.
+    Where a kernel returns several arrays, `inner` has one average of each.
     """
 
     u: FloatArray
@@ -75,35 +75,35 @@ class IntegrandInputs(NamedTuple):
     needle_inner: FloatArray
     log_sink: FloatArray  # −e^{b−u}
 
-    def others(self, fewer: float = 0.0) -> FloatArray:
-        """Return log φ^{keys − fewer}, for the keys that are not in the kernel."""
+    def log_power(self, fewer: float = 0.0) -> FloatArray:
+        """Return log φ^{keys − fewer}: the factor of the keys that are not in the kernel."""
         return np.maximum(self.keys - fewer, 0.0) * self.log_cdf
 
 
 class RowFunctional(NamedTuple):
-    """An expectation over a row: the kernel to average at each u, the integrand, and options."""
+    """Define an expectation over a row: a kernel to average at each u, an integrand, options."""
 
     kernel: Kernel
     integrand: Callable[[IntegrandInputs], FloatArray]
     offset: float = 0.0  # to add to the integral
     order: float = 2.0  # of a moment, from 2 on: kernels of high order are narrow
-    rare: bool = False  # as small as the chance that a key comes before the needle
+    rare: bool = False  # as rare as a key that beats the needle
     sink: float = -np.inf  # b
     degree: int = 0  # with scores r times as large, at the same αr, it is r^degree as large
-    logarithmic: bool = False  # it varies by factors: interpolate its logarithm
+    logarithmic: bool = False  # its logarithm is interpolated
 
 
 class Needle(NamedTuple):
-    """The properties of a needle that the integral uses."""
+    """Hold the properties of a needle that the integral uses."""
 
     nodes: Callable[[float, float, float], Nodes]  # of α, log n, and how much further it goes
-    rarity: float  # e^{−rarity} is the chance that a key comes before it
+    rarity: float  # e^{−rarity} bounds the chance that a key beats it
 
 
 class Averages:
-    """Averages over a rule of scores at any u: of φ(u) = E exp(−e^{αs−u}), and of a kernel.
+    """Compute averages over nodes of a score s, at any u: φ(u) = E exp(−e^{αs−u}), and E kernel.
 
-    Scores further than `reach` below u are taken to be far below, for which φ is 1 and a kernel 0.
+    Where αs < u − `reach`, exp(−e^{αs−u}) is replaced by 1 and the kernel by 0.
     """
 
     def __init__(self, nodes: Nodes, alpha: float, reach: float) -> None:
@@ -114,7 +114,7 @@ class Averages:
         self._above = np.append(np.cumsum(self._weights[::-1])[::-1], 0.0)
 
     def __call__(self, u: FloatArray, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
-        """Return log φ and E kernel at each u."""
+        """Return log φ(u) and E kernel at each u, φ(u) = E exp(−e^{αs−u})."""
         start = np.searchsorted(self.levels, u - self._reach)
         stop = np.searchsorted(self.levels, u + ABOVE)
         width = min(max(1, int((stop - start).max())), self.levels.size)
@@ -141,14 +141,16 @@ class Averages:
 def integral(
     law: Law, alpha: float, keys: FloatArray, quantity: RowFunctional, needle: Needle | None = None
 ) -> FloatArray:
-    """Return the quantity for each number of keys, which increase, of independent scores.
+    """Return the expectation `quantity` of rows of independent scores, for each number of keys.
 
-    With a needle, `keys` are those without it.
+    `keys` increases; with a needle it counts the keys without it.
     """
     return _Maximum(law, alpha, keys, quantity, needle).integral()
 
 
 class _Maximum:
+    """Integrate over u, the largest of the numbers αs + X of a row."""
+
     def __init__(
         self,
         law: Law,
@@ -190,7 +192,7 @@ class _Maximum:
         near = np.add.outer(self._marks, NEAR).ravel()
         u = np.append(np.linspace(self._lowest, self._highest, COARSE), near)
         u = np.unique(np.clip(u, self._lowest, self._highest))
-        heights = np.abs(self._quantity.integrand(self._row(u, some)))
+        heights = np.abs(self._quantity.integrand(self._inputs(u, some)))
         tops = heights.max(axis=-1, keepdims=True)
         counts = np.flatnonzero((heights > np.exp(-quadrature.DEPTH) * tops).any(axis=0))
         if not counts.size:
@@ -201,24 +203,24 @@ class _Maximum:
             u = self._step * np.arange(left, right + 1.0)
             lengths = np.full(u.size, self._step)
         else:
-            u, lengths = self._graded(some, np.where(tops > 0.0, tops, 1.0))
-        row = self._row(u, self._keys)
+            u, lengths = self._adaptive_rule(some, np.where(tops > 0.0, tops, 1.0))
+        row = self._inputs(u, self._keys)
         parts = [
             self._quantity.integrand(row._replace(keys=row.keys[part])) @ lengths
             for part in _slices(self._keys.size, BLOCK // u.size)
         ]
         return np.concatenate(parts) + self._quantity.offset
 
-    def _row(self, u: FloatArray, keys: FloatArray) -> IntegrandInputs:
+    def _inputs(self, u: FloatArray, keys: FloatArray) -> IntegrandInputs:
         averages = [average(u, self._quantity.kernel) for average in self._averages]
         log_sink = -np.exp(np.minimum(self._quantity.sink - u, 7.0))
         return IntegrandInputs(u, keys[:, None], *averages[0], *averages[-1], log_sink)
 
-    def _graded(self, some: FloatArray, tops: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return points and weights on panels that follow the integrands of few and many keys."""
+    def _adaptive_rule(self, some: FloatArray, tops: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return points and weights in u on panels that follow the integrands of all `some` n."""
 
         def log_density(u: FloatArray) -> FloatArray:
-            each = np.abs(self._quantity.integrand(self._row(u.ravel(), some))) / tops
+            each = np.abs(self._quantity.integrand(self._inputs(u.ravel(), some))) / tops
             return np.asarray(np.log(each.sum(axis=0)).reshape(u.shape))
 
         while True:
@@ -226,7 +228,7 @@ class _Maximum:
             depth = quadrature.DEPTH - 10.0
             panels = quadrature.panels(log_density, self._marks, self._spread, depth=depth)
             u = panels.scores.ravel()
-            reached = np.abs(self._quantity.integrand(self._row(u, some))).max(-1, keepdims=True)
+            reached = np.abs(self._quantity.integrand(self._inputs(u, some))).max(-1, keepdims=True)
             # An integrand that is higher than it looked would hide those of other numbers of keys.
             if some.size == 1 or not (reached > 8.0 * tops).any():
                 return u, np.exp(panels.log_weights).ravel()

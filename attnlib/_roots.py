@@ -15,17 +15,17 @@ SMALLEST_TILT = 2.0**-28
 
 
 def first_roots(law: Law, left: Callable[[float], float], log_n: FloatArray) -> FloatArray:
-    """Return the first α where `left`, 0 at α = 0, equals each log n; ∞ if it never does.
+    """Return the smallest α at which left(α) reaches log n, for each log n; ∞ if there is none.
 
-    0 where it is infinite from the start. Raises ValueError where it comes there above
-    LARGEST_TILT/2 over the standard deviation.
+    `left` is 0 at α = 0; if it is infinite for every α > 0 the result is 0. Raises ValueError for
+    a result above LARGEST_TILT/2 over the standard deviation of a score.
     """
     spread = law.spread
     return elementwise(lambda right: _first_root(left, right, spread), log_n)
 
 
 def too_many_keys(log_n: float, alpha: float) -> ValueError:
-    """Return the error for an n whose α is larger than this."""
+    """Return a ValueError for an n whose α is above `alpha`, the largest that can be computed."""
     return ValueError(f"n must be one whose α is at most {alpha:.3g}, got n={np.exp(log_n):.3g}")
 
 
@@ -35,8 +35,8 @@ def _first_root(left: Callable[[float], float], right: float, spread: float) -> 
     def alpha(index: int) -> float:  # a common table, with 2α in it, of what `left` computes once
         return ldexp(2.0 ** (index % 4 / 4), index // 4) / spread
 
-    def known(alpha: float) -> float:
-        # It may be infinite, or not known, from some α on; log n is below 1e3.
+    def bounded(alpha: float) -> float:
+        # It may be infinite, or not bounded, from some α on; log n is below 1e3.
         with suppress(UnderflowError):
             return min(left(alpha), 1e3)
         return 1e3
@@ -44,11 +44,11 @@ def _first_root(left: Callable[[float], float], right: float, spread: float) -> 
     if right == 0.0:
         return 0.0
     index = -16
-    while known(alpha(index)) > right:
+    while bounded(alpha(index)) > right:
         index -= 4
         if alpha(index) * spread < SMALLEST_TILT and left(alpha(index)) == inf:
             return 0.0
-    while known(alpha(index + 1)) <= right:
+    while bounded(alpha(index + 1)) <= right:
         index += 1
         if alpha(index + 5) * spread > LARGEST_TILT:
             if left(alpha(index)) > left(alpha(index - 4)) + 1e-3:
@@ -56,6 +56,6 @@ def _first_root(left: Callable[[float], float], right: float, spread: float) -> 
             return inf
 
     low, high = alpha(index), alpha(index + 1)
-    root = float(brentq(lambda x: known(x) - right, low, high, xtol=1e-300, rtol=1e-14))
-    left(root * (1.0 + 1e-9))  # raises where it is not known beyond a root that is none
+    root = float(brentq(lambda x: bounded(x) - right, low, high, xtol=1e-300, rtol=1e-14))
+    left(root * (1.0 + 1e-9))  # raises where it is not bounded beyond a root that is none
     return root

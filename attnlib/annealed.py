@@ -1,4 +1,4 @@
-"""Approximate Σp² as the sources do: numerator and denominator averaged separately ("annealed").
+"""Approximate Σp² with the mean of its numerator and of its denominator taken apart ("annealed").
 
 Σp² = Σ e^{2αs} / (Σ e^{αs})² ≈ e^{κ(2α) − 2κ(α)}/n, with κ the log moment generating function of a
 score. It turns the gradient α(1 − Σp²) of a row into an objective with a single maximum in α. The
@@ -27,7 +27,7 @@ from scipy.special import lambertw
 
 from attnlib import _checking, scores
 from attnlib._checking import FloatArray
-from attnlib._numerics.quadrature import ratio_and_rise
+from attnlib._numerics.quadrature import log_mgf_ratio_and_slope
 from attnlib._roots import first_roots
 from attnlib.scores import Cosine, DotProduct, Law, Normal
 
@@ -35,7 +35,7 @@ NEWTON_STEPS = 50
 
 
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the approximate collision probability Σp², e^{κ(2α) − 2κ(α)}/n.
+    """Return the approximation e^{κ(2α) − 2κ(α)}/n of the collision probability Σp².
 
     It exceeds 1 where the approximation has broken down. For `DotProduct(d)`, whose scores are
     independent only given the query, e^{α²|q|²/d}/n is averaged over the query:
@@ -51,10 +51,10 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 
 
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the approximate gradient α(1 − e^{κ(2α) − 2κ(α)}/n), the sources' objective.
+    """Return the approximate gradient α(1 − e^{κ(2α) − 2κ(α)}/n), κ(α) = log E e^{αs} of a score s.
 
-    Negative where the approximation has broken down, −∞ where it is not finite. Arguments, accuracy
-    and errors as the module says. Chapter: normal.
+    The sources maximise it. Negative where the approximation has broken down, −∞ where it is not
+    finite. Arguments, accuracy and errors as the module says. Chapter: normal.
 
     >>> float(gradient(scores.Normal(), 1.0, 512))
     0.99469...
@@ -65,10 +65,10 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return √(n e^{2κ(α) − κ(2α)}), one over the root of `collision_probability`.
+    """Return √(n e^{2κ(α) − κ(2α)}), the factor that brings the output's variance to about 1.
 
-    For `Normal` it is (n/e^{α²})^{1/2}: at α = 1 source 002's factor (n/e)^{1/2}, which gives the
-    output of attention about unit variance. `exact.post_scale` has the exact factor. 0 where the
+    It is one over the root of `collision_probability`; for `Normal` (n/e^{α²})^{1/2}, at α = 1
+    source 002's factor (n/e)^{1/2}. `exact.post_scale` has the exact factor. 0 where the
     approximation is infinite. Arguments, accuracy and errors as the module says. Source 002;
     chapter: almost_scaled.
 
@@ -80,7 +80,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
-    """Return the α that maximises `gradient`, elementwise in n ≥ 1.
+    """Return the α that maximises the approximate gradient, `gradient`, elementwise in n ≥ 1.
 
     With R(α) = κ(2α) − 2κ(α) the maximum solves R + log(1 + αR') = log n.
 
@@ -108,7 +108,7 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
 
 
 def _log_collision(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return κ(2α) − 2κ(α) − log n and α, broadcast."""
+    """Return log Σp² ≈ κ(2α) − 2κ(α) − log n, and α, both of the common shape of α and n."""
     scores.check_law(law)
     scale, keys = _checking.alpha(alpha), _checking.keys(n)
     scale, keys = _checking.broadcast(alpha=scale, n=keys)
@@ -117,13 +117,13 @@ def _log_collision(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray
 
 @singledispatch
 def _exponent(law: Law, alpha: FloatArray) -> FloatArray:
-    """Return R, where Σp² ≈ e^R/n: κ(2α) − 2κ(α) for independent scores."""
+    """Return R(α) in the approximation Σp² ≈ e^R/n: κ(2α) − 2κ(α) for independent scores."""
     return law.log_mgf_ratio(alpha)
 
 
 @_exponent.register
 def _exponent_of_dot_products(law: DotProduct, alpha: FloatArray) -> FloatArray:
-    """Return log E e^{α²|q|²/d}, averaged over the query; it has the form of κ at √2 α."""
+    """Return R(α) = log E e^{α²|q|²/d}, the mean over the query q: it equals κ(√2 α)."""
     with np.errstate(over="ignore"):
         doubled = np.minimum(np.sqrt(2.0) * alpha, np.finfo(np.float64).max)
     return law.log_mgf(doubled)
@@ -131,12 +131,12 @@ def _exponent_of_dot_products(law: DotProduct, alpha: FloatArray) -> FloatArray:
 
 @singledispatch
 def _best(law: Law, n: FloatArray) -> FloatArray:
-    """Return the first root of R + log(1 + αR') = log n, by quadrature."""
+    """Return the α at which R + log(1 + αR') first equals log n, R(α) = κ(2α) − 2κ(α)."""
     _, tilt = law.tilts()
 
     def left(alpha: float) -> float:
-        ratio, rise = ratio_and_rise(tilt, alpha)
-        return ratio + float(np.log1p(rise))
+        ratio, slope = log_mgf_ratio_and_slope(tilt, alpha)
+        return ratio + float(np.log1p(slope))
 
     return first_roots(law, left, np.log(n))
 
@@ -166,15 +166,15 @@ def _best_of_cosines(law: Cosine, n: FloatArray) -> FloatArray:
     # It lies above √d times the normal one: the tails are lighter.
     alpha = np.sqrt(law.d) * np.maximum(_best_of_normal(Normal(), keys), 1e-3)
     for _ in range(NEWTON_STEPS):
-        one, two = law.log_mgf_derivatives(alpha), law.log_mgf_derivatives(2.0 * alpha)
+        single, double = law.log_mgf_derivatives(alpha), law.log_mgf_derivatives(2.0 * alpha)
         # R' = 2κ'(2α) − 2κ'(α), from whichever of κ' and 1 − κ' is small
         rise = np.where(
-            one.first < 0.5,
-            two.first - one.first,
-            one.first_complement - two.first_complement,
+            single.first < 0.5,
+            double.first - single.first,
+            single.first_complement - double.first_complement,
         )
         slope = 2.0 * alpha * rise
-        bend = alpha * (alpha * (4.0 * two.second - 2.0 * one.second))
+        bend = alpha * (alpha * (4.0 * double.second - 2.0 * single.second))
         distance = law.log_mgf_ratio(alpha) + np.log1p(slope) - np.log(keys)
         step = distance / (slope + (slope + bend) / (1.0 + slope))
         alpha = alpha * np.exp(-step)

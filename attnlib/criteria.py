@@ -1,7 +1,6 @@
 """Compute the scale by each criterion: the α at which a row of random scores has a given property.
 
-The criteria of the book side by side, for one law of the scores and one number of keys. They
-disagree, because they ask for different things; none of them is *the* scale.
+The criteria disagree, because they ask for different properties; none of them is *the* scale.
 
 Chapter: scaling_rules.
 """
@@ -16,14 +15,14 @@ from attnlib import _checking, annealed, exact, freezing
 from attnlib.scores import Law, check_law
 
 FIRST_STEP = 0.1
-"""Of the search for `same_entropy`, in log α; each further one is twice as long."""
+"""First step of the search of `same_entropy`, in log α; each next one is twice as long."""
 
 REFERENCE_KEYS = 512
-"""The entropy criterion keeps the entropy that 1/√d gives over so many keys."""
+"""Number of keys at which the entropy criterion takes the entropy of the scale 1/√d."""
 
 
 class Criterion(NamedTuple):
-    """The α of one criterion: its name, α, and its meaning in words."""
+    """Hold the α of one criterion, its name, and its meaning in words."""
 
     name: str
     alpha: float | None  # multiplies the law's score; None where the criterion asks for nothing
@@ -31,7 +30,7 @@ class Criterion(NamedTuple):
 
 
 def effective_keys(n: int, *, causal: bool) -> float:
-    """Return one number of keys to use for all rows of a length.
+    """Return the number of keys that stands for all rows of a sequence in a choice of one α.
 
     - `n`: the number of keys of the longest row.
     - `causal`: True gives the harmonic mean of 1, …, n, for a causal mask; False n itself.
@@ -51,7 +50,7 @@ def effective_keys(n: int, *, causal: bool) -> float:
 def all_criteria(
     law: Law, n: int, *, causal: bool = False, entropy: bool = True
 ) -> list[Criterion]:
-    """Return the α of each criterion for rows of n keys.
+    """Return the α of each criterion for rows of n keys, a list of `Criterion`.
 
     - `law`: the distribution of the scores, a `Law`.
     - `n`: the number of keys, an integer from 2 to 2⁴⁰.
@@ -105,11 +104,11 @@ def all_criteria(
 
 
 def same_entropy(law: Law, n: int) -> float | None:
-    """Return the α whose `exact.entropy` over n keys is that of 512 keys at logits of variance 1.
+    """Return the α whose mean entropy over n keys is that of 512 keys at logits of variance 1.
 
-    None where so few keys cannot have it, or where no α up to 9000 standard deviations is enough.
-    Relative error below 1e-9: Brent's method, from where the entropy of normal scores would be that
-    if log n − α²/2 were exact. It takes about eight entropies.
+    None where n keys cannot have that entropy, or need an α above 9000 over the standard deviation.
+    Relative error below 1e-9. Brent's method on `exact.entropy` starts where log n − α²/2, the
+    approximation for normal scores, has that value; it takes about eight entropies.
 
     Raises ValueError or TypeError for an n that is no whole number, or below 2, and for what is no
     law. Chapters: freezing, scaling_rules.

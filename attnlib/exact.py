@@ -63,22 +63,22 @@ CHEBYSHEV = 16
 """Number of terms of the interpolating series."""
 
 BLOCK = 2**17
-"""How many numbers are worked on at a time."""
+"""Numbers that are computed at a time."""
 
 
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean collision probability E Y = E Σp²; 1 at n = 1 and 1/n at α = 0.
+    """Return the mean collision probability E Y = E Σp², p = softmax(αs); 1/n at α = 0, 1 at n = 1.
 
     Chapter: mean_gradient.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512 = 0.00531 is near
     0.005234...
     """
-    return _expectation(law, alpha, n, _COLLISION_PROBABILITY, only_key=1.0)
+    return _compute_expectation(law, alpha, n, _COLLISION_PROBABILITY, only_key=1.0)
 
 
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean gradient G = E g = α(1 − E Σp²); 0 at n = 1.
+    """Return the mean gradient G = α(1 − E Σp²) of rows p = softmax(αs); 0 at n = 1.
 
     Computed without the subtraction: relatively accurate also where E Y is nearly 1. For every law
     with a log-concave density it increases in α, to `gradient_limit`. Chapter: mean_gradient.
@@ -86,8 +86,8 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     >>> [round(float(g), 4) for g in gradient(scores.Normal(), [1.0, 3.0, 100.0], 512)]
     [0.9948, 2.4843, 3.0436]
     """
-    scale, _ = _arguments(law, alpha, n)
-    return scale * _expectation(law, alpha, n, _COMPLEMENT, only_key=0.0)
+    scale, _ = _check_arguments(law, alpha, n)
+    return scale * _compute_expectation(law, alpha, n, _COMPLEMENT, only_key=0.0)
 
 
 def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -98,12 +98,12 @@ def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     >>> float(free_energy(scores.Normal(), 1.0, 512) - np.log(512))  # below ½, Jensen's bound
     0.4983...
     """
-    scale, _ = _arguments(law, alpha, n)
-    return _expectation(law, alpha, n, _FREE_ENERGY, only_key=scale * law.mean)
+    scale, _ = _check_arguments(law, alpha, n)
+    return _compute_expectation(law, alpha, n, _FREE_ENERGY, only_key=scale * law.mean)
 
 
 def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean score that the softmax picks, dΦ/dα = E Σ p_i s_i.
+    """Return the mean score under the softmax weights p, dΦ/dα = E Σ p_i s_i, Φ = `free_energy`.
 
     E s at n = 1 and at α = 0. For `Normal` it equals `gradient` (Gaussian integration by parts),
     for no other law at every n. Errors below 1e-10 of the largest score; range and errors as the
@@ -112,23 +112,23 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     >>> float(mean_score(scores.Normal(), 2.0, 512) / gradient(scores.Normal(), 2.0, 512))
     1.0
     """
-    _arguments(law, alpha, n)
-    return _expectation(law, alpha, n, _MEAN_SCORE, only_key=law.mean)
+    _check_arguments(law, alpha, n)
+    return _compute_expectation(law, alpha, n, _MEAN_SCORE, only_key=law.mean)
 
 
 def entropy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean entropy E H = −E Σ p log p = Φ − αΦ', in nats; 0 at n = 1.
+    """Return the mean entropy E H = −E Σ p log p of the weights p, in nats; 0 at n = 1.
 
-    Computed without that difference. Chapter: mean_gradient.
+    It is Φ − αΦ', Φ = `free_energy`, computed without that difference. Chapter: mean_gradient.
 
     >>> float(entropy(scores.Normal(), 1.0, 512)), float(np.log(512) - 0.5)
     (5.7418..., 5.7383...)
     """
-    return _expectation(law, alpha, n, _ENTROPY, only_key=0.0)
+    return _compute_expectation(law, alpha, n, _ENTROPY, only_key=0.0)
 
 
 def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray:
-    """Return the mean moment E Σ p^k of the weights.
+    """Return the mean moment E Σ p^k of the weights p = softmax(αs).
 
     - `order`: k, a real number from 1 to 16. ValueError for another.
 
@@ -143,15 +143,15 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
 
     quantity = RowFunctional(
         lambda block: np.exp(k * block.exponent - block.power - gammaln(k)),
-        _of_one_key,
+        _key_integrand,
         order=max(k, 2.0),
         logarithmic=True,
     )
-    return _expectation(law, alpha, n, quantity, only_key=1.0)
+    return _compute_expectation(law, alpha, n, quantity, only_key=1.0)
 
 
 def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return √(E Y), the standard deviation of an output Σ p_i v_i for values of variance 1.
+    """Return √(E Σp²), the standard deviation of an output Σ p_i v_i for values v_i of variance 1.
 
     The values must have mean 0 and be independent of each other and of the scores. Source 002;
     chapter: mean_gradient.
@@ -163,7 +163,7 @@ def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return 1/√(E Y), the factor that gives the output of attention unit variance.
+    """Return 1/√(E Σp²), the factor that gives the output of attention unit variance.
 
     Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Source 002;
     chapter: mean_gradient.
@@ -175,7 +175,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 class BackwardStd(NamedTuple):
-    """Standard deviations of the gradients of queries, keys and values."""
+    """Hold the standard deviations of the gradients of queries, keys and values."""
 
     query: FloatArray
     key: FloatArray
@@ -203,10 +203,10 @@ def backward_std(d: int, alpha: ArrayLike, n: ArrayLike) -> BackwardStd:
     [0.1006, 0.1013, 0.1022]
     """
     law = scores.DotProduct(d)
-    scale, _ = _arguments(law, alpha, n)
-    across = _expectation(law, alpha, n, _FROBENIUS, only_key=0.0)
-    along = _expectation(law, alpha, n, _ALONG_THE_QUERY, only_key=0.0)
-    weighted = _expectation(law, alpha, n, _FROBENIUS._replace(degree=2), only_key=0.0)
+    scale, _ = _check_arguments(law, alpha, n)
+    across = _compute_expectation(law, alpha, n, _FROBENIUS, only_key=0.0)
+    along = _compute_expectation(law, alpha, n, _JACOBIAN_SCORES, only_key=0.0)
+    weighted = _compute_expectation(law, alpha, n, _FROBENIUS._replace(degree=2), only_key=0.0)
     return BackwardStd(
         query=scale * np.sqrt(((law.d - 1.0) * across + along) / law.d),
         key=scale * np.sqrt(weighted),
@@ -215,7 +215,7 @@ def backward_std(d: int, alpha: ArrayLike, n: ArrayLike) -> BackwardStd:
 
 
 def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
-    """Return the limit of `gradient` as α → ∞, elementwise in n; 0 at n = 1.
+    """Return the limit of the mean gradient, `gradient`, as α → ∞, elementwise in n; 0 at n = 1.
 
     It is the density at 0 of the gap between the two largest scores, n(n−1) ∫ f² F^{n−2} ds with
     the density f and distribution function F of a score. For `Normal` that equals E max s, for
@@ -237,10 +237,10 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
 
 @singledispatch
 def _gap_density(law: Law, n: FloatArray) -> FloatArray:
-    """Return the density at 0 of the gap of the two largest of n ≥ 2 independent scores."""
+    """Return the density at 0 of s₁ − s₂, the two largest of n ≥ 2 independent scores."""
     depth = quadrature.DEPTH + 2.0 * float(np.log(n.max(initial=2.0)))
     panels = law.panels(depth=depth, fractions=quadrature.TOWARDS_AN_END)
-    log_below = np.log1p(-quadrature.panel_tail(panels))
+    log_below = np.log1p(-quadrature.tail_at_points(panels))
     logs = (2.0 * panels.log_density + panels.log_weights).ravel()
     below = np.exp((n[:, None] - 2.0) * log_below.ravel())
     return cast(FloatArray, n * (n - 1.0) * (below @ np.exp(logs)))
@@ -248,7 +248,7 @@ def _gap_density(law: Law, n: FloatArray) -> FloatArray:
 
 @_gap_density.register
 def _gap_density_of_dot_products(law: DotProduct, n: FloatArray) -> FloatArray:
-    """Return the gap density for dot products: that of normal scores times E √d/|q|."""
+    """Return the density at 0 of s₁ − s₂ for dot products: that of normal scores times E √d/|q|."""
     if law.d == 1:
         return np.full(n.shape, np.inf)
     log_shortness = -log_gamma_half_step(np.array((law.d - 1) / 2.0))
@@ -256,82 +256,83 @@ def _gap_density_of_dot_products(law: DotProduct, n: FloatArray) -> FloatArray:
     return _gap_density(Normal(), n) * shortness
 
 
-def _of_one_key(row: IntegrandInputs) -> FloatArray:
-    return row.keys * row.inner * np.exp(row.others(1.0))
+def _key_integrand(row: IntegrandInputs) -> FloatArray:
+    return row.keys * row.inner * np.exp(row.log_power(1.0))
 
 
 _COLLISION_PROBABILITY = RowFunctional(
-    lambda block: block.power * gumbel_density(block), _of_one_key, logarithmic=True
+    lambda block: block.power * gumbel_density(block), _key_integrand, logarithmic=True
 )
 _COMPLEMENT = RowFunctional(
-    gumbel_density, lambda row: row.keys * (row.keys - 1.0) * row.inner**2 * np.exp(row.others(2.0))
+    gumbel_density,
+    lambda row: row.keys * (row.keys - 1.0) * row.inner**2 * np.exp(row.log_power(2.0)),
 )
 _FREE_ENERGY = RowFunctional(
-    gumbel_density, lambda row: row.u * _of_one_key(row), offset=-np.euler_gamma
+    gumbel_density, lambda row: row.u * _key_integrand(row), offset=-np.euler_gamma
 )
 _ENTROPY = RowFunctional(
-    lambda block: -block.exponent * gumbel_density(block), _of_one_key, offset=-np.euler_gamma
+    lambda block: -block.exponent * gumbel_density(block), _key_integrand, offset=-np.euler_gamma
 )
 _MEAN_SCORE = RowFunctional(
-    lambda block: block.scores * gumbel_density(block), _of_one_key, degree=1
+    lambda block: block.scores * gumbel_density(block), _key_integrand, degree=1
 )
 
 
-def _tilted(block: KernelInputs) -> FloatArray:
-    """Return the integrands of A_1 and A_2, then with s, then A_2 with s².
+def _jacobian_kernels(block: KernelInputs) -> FloatArray:
+    """Return the kernels K_1, K_2, sK_1, sK_2 and s²K_2, K_k = e^{k(αs−u)} exp(−e^{αs−u}), stacked.
 
-    s from about where it matters at this u, for only differences of scores will count.
+    s is counted from about where the kernels peak at this u: only differences of scores are used.
     """
-    one = gumbel_density(block)
-    two = block.power * one
+    first = gumbel_density(block)
+    second = block.power * first
     s = (block.scores + block.alpha * block.exponent) / (1.0 + block.alpha**2)
-    return np.stack([one, two, s * one, s * two, s * s * two])
+    return np.stack([first, second, s * first, s * second, s * s * second])
 
 
 def _frobenius(row: IntegrandInputs) -> FloatArray:
-    """Return E‖J‖_F² = E[2 Σ p_i²p_j² + Σ p_i²p_j p_k], i, j, k different."""
-    one, two, *_ = row.inner
-    return _of_two_and_three(row, 2.0 * two**2, two * one**2)
+    """Return the integrand of E‖J‖_F² = E[2 Σ p_i²p_j² + Σ p_i²p_j p_k], i, j, k different."""
+    first, second, *_ = row.inner
+    return _pairs_and_triples(row, 2.0 * second**2, second * first**2)
 
 
-def _along_the_query(row: IntegrandInputs) -> FloatArray:
-    """Return E|Js|²: with (s_i − s_j)² in the first sum, (s_i − s_j)(s_i − s_k) in the second."""
-    one, two, s_one, s_two, ss_two = row.inner
-    pairs = 2.0 * (two * ss_two - s_two**2)
-    triples = one * (one * ss_two - 2.0 * s_one * s_two) + s_one**2 * two
-    return _of_two_and_three(row, pairs, triples)
+def _jacobian_scores(row: IntegrandInputs) -> FloatArray:
+    """Return the integrand of E|Js|² = E Σ p_i²p_jp_k(s_i − s_j)(s_i − s_k), j and k not i."""
+    first, second, s_first, s_second, ss_second = row.inner
+    pairs = 2.0 * (second * ss_second - s_second**2)
+    triples = first * (first * ss_second - 2.0 * s_first * s_second) + s_first**2 * second
+    return _pairs_and_triples(row, pairs, triples)
 
 
-def _of_two_and_three(row: IntegrandInputs, two: FloatArray, three: FloatArray) -> FloatArray:
+def _pairs_and_triples(row: IntegrandInputs, pairs: FloatArray, triples: FloatArray) -> FloatArray:
     n = row.keys
-    each = two * np.exp(row.others(2.0)) + (n - 2.0) * three * np.exp(row.others(3.0))
-    return n * (n - 1.0) / 6.0 * each  # Γ(4), for four factors p
+    total = pairs * np.exp(row.log_power(2.0)) + (n - 2.0) * triples * np.exp(row.log_power(3.0))
+    return n * (n - 1.0) / 6.0 * total  # Γ(4), for four factors p
 
 
-_FROBENIUS = RowFunctional(_tilted, _frobenius, logarithmic=True)
-_ALONG_THE_QUERY = RowFunctional(_tilted, _along_the_query, logarithmic=True)
+_FROBENIUS = RowFunctional(_jacobian_kernels, _frobenius, logarithmic=True)
+_JACOBIAN_SCORES = RowFunctional(_jacobian_kernels, _jacobian_scores, logarithmic=True)
 
 
-def _expectation(
+def _compute_expectation(
     law: Law, alpha: ArrayLike, n: ArrayLike, quantity: RowFunctional, *, only_key: ArrayLike
 ) -> FloatArray:
-    """Return the quantity at each α and n; `only_key` at n = 1."""
-    scale, keys = _arguments(law, alpha, n)
+    """Return the expectation `quantity` at each pair of α and n; `only_key` at n = 1."""
+    scale, keys = _check_arguments(law, alpha, n)
     several = keys > 1.0
     result = np.full(scale.shape, only_key)
     scale, keys = scale[several], keys[several]
     mixture = law.mixture(float(np.log(keys.max(initial=1.0))))
     if mixture is None:
-        result[several] = _over_keys(law, scale, keys, quantity)
+        result[several] = _integrate(law, scale, keys, quantity)
     else:
-        result[several] = _over_factors(*mixture, scale, keys, quantity)
+        result[several] = _average_over_factor(*mixture, scale, keys, quantity)
     return result
 
 
-def _over_keys(
+def _integrate(
     law: Law, scale: FloatArray, keys: FloatArray, quantity: RowFunctional
 ) -> FloatArray:
-    """Return the quantity at each pair of α and n, for independent scores."""
+    """Return the expectation at each pair of α and n, for independent scores, α by α."""
     alphas, which, sizes = np.unique(scale, return_inverse=True, return_counts=True)
     result = np.empty_like(scale)
     groups = np.split(np.argsort(which, kind="stable"), np.cumsum(sizes)[:-1])
@@ -341,23 +342,23 @@ def _over_keys(
     return result
 
 
-def _over_factors(
+def _average_over_factor(
     law: Law, nodes: Nodes, scale: FloatArray, keys: FloatArray, quantity: RowFunctional
 ) -> FloatArray:
-    """Return the quantity at each pair of α and n, averaged over a factor of all scores."""
+    """Return the expectation at each pair of α and n, averaged over the scores' common factor."""
     factors, weights, _ = nodes
     points = scale[:, None] * factors
     counts = np.broadcast_to(keys[:, None], points.shape)
-    values = _interpolated(law, points.ravel(), counts.ravel(), quantity).reshape(points.shape)
+    values = _interpolate(law, points.ravel(), counts.ravel(), quantity).reshape(points.shape)
     return values @ (weights * factors**quantity.degree)
 
 
-def _interpolated(
+def _interpolate(
     law: Law, scale: FloatArray, keys: FloatArray, quantity: RowFunctional
 ) -> FloatArray:
-    """Return the quantity at each pair of α and n, for independent scores.
+    """Return the expectation at each pair of α and n, interpolated in α where there are many α.
 
-    Many different α are interpolated: by a Chebyshev series in log α on each interval of the
+    The scores are independent. The interpolant is a Chebyshev series in log α on each interval of
     length PANEL.
     """
     limited = np.maximum(scale, 1e-8)  # below it only the leading power of α is left
@@ -365,11 +366,11 @@ def _interpolated(
     panel = np.floor(position)
     panels, which_panel = np.unique(panel, return_inverse=True)
     if np.unique(scale).size <= panels.size * CHEBYSHEV:
-        return _over_keys(law, scale, keys, quantity)
+        return _integrate(law, scale, keys, quantity)
     nodes = chebyshev.chebpts1(CHEBYSHEV)
     alphas = np.exp(PANEL * (panels[:, None] + (nodes + 1.0) / 2.0)).ravel()
     counts, which_count = np.unique(keys, return_inverse=True)
-    values = _over_keys(law, np.repeat(alphas, counts.size), np.tile(counts, alphas.size), quantity)
+    values = _integrate(law, np.repeat(alphas, counts.size), np.tile(counts, alphas.size), quantity)
     if quantity.logarithmic:
         values = np.log(values)
     table = values.reshape(panels.size, CHEBYSHEV, counts.size)
@@ -383,8 +384,8 @@ def _interpolated(
     return result * (scale / limited) ** quantity.degree
 
 
-def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return α and n, checked and broadcast."""
+def _check_arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return α and n as float64 of one shape; ValueError or TypeError if they are not allowed."""
     scores.check_law(law)
     scale, keys = checked_scale(law, alpha), _checking.whole_keys(n)
     scale, keys = _checking.broadcast(alpha=scale, n=keys)
@@ -392,7 +393,7 @@ def _arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, Fl
 
 
 def checked_scale(law: Law, alpha: ArrayLike) -> FloatArray:
-    """Return α as float64; ValueError where it is too large for the law."""
+    """Return α as float64; ValueError where it exceeds LARGEST_SCALE over a score's std."""
     scale, largest = _checking.alpha(alpha), LARGEST_SCALE / np.sqrt(law.variance)
     if (scale > largest).any():
         raise ValueError(

@@ -1,20 +1,20 @@
-"""Import the packages of attnlib's extras; where one is missing, an error names the extra."""
+"""Import the packages of attnlib's extras; an error for a missing one names its extra."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class MissingExtraError(ModuleNotFoundError):
-    """A package of an extra is not installed; the message is one line that names the extra."""
+    """Signal that a package of an extra is not installed; the message is a line with the extra."""
 
 
 @contextmanager
-def brought_by(extra: str) -> Iterator[None]:
-    """Import inside this context the packages of an extra, `pip install "attnlib[extra]"`.
+def extra_packages(extra: str) -> Iterator[None]:
+    """Import packages of an extra in this context; MissingExtraError if one is not installed.
 
-    Of nested contexts the outermost is what was asked for.
+    An error names `pip install "attnlib[extra]"`; of nested contexts the outermost extra is named.
 
-    >>> with brought_by("torch"):
+    >>> with extra_packages("torch"):
     ...     import a_package_that_nobody_has
     Traceback (most recent call last):
     attnlib.extras.MissingExtraError: a_package_that_nobody_has is missing; pip install "attnlib...

@@ -58,7 +58,7 @@ def critical_alpha(n: ArrayLike, law: Law | None = None) -> FloatArray:
 
 @singledispatch
 def _critical(law: Law, log_n: FloatArray) -> FloatArray:
-    """Return α_c by quadrature."""
+    """Return α_c for each log n: the first root of ακ'(α) − κ(α) = log n, by quadrature."""
     _, tilt = law.tilts()
 
     def left(alpha: float) -> float:

@@ -1,4 +1,4 @@
-"""Compute what real layers start with, whose q, k and v are made of the same tokens.
+"""Compute α and output variance at initialisation, where q, k and v come from the same tokens.
 
 Chapter: almost_scaled.
 """
@@ -14,7 +14,7 @@ INITIALISERS = ("linear", "packed", "xavier", "normal")
 def alpha_at_start(
     width: int, initialiser: str = "linear", *, inner: int | None = None, std: float = 0.02
 ) -> float:
-    """Return the α that the scale 1/√d gives at the start of training, √(wσ_q² · wσ_k²).
+    """Return the α of the scale 1/√d at the start of training: the standard deviation of q·k/√d.
 
     - `width`: w, the model's width, 1 or more.
     - `initialiser`: how the weights are drawn, one of the words below, by default "linear".
@@ -54,7 +54,7 @@ def alpha_at_start(
 def self_attention_variance(
     alpha: ArrayLike, n: ArrayLike, width: int, d: int | None = None
 ) -> FloatArray:
-    """Return the output's variance over the values', for keys and values of the same tokens.
+    """Return the variance of attention's output over that of its values, all from the same tokens.
 
     - `alpha`, `n`: α and the number of keys, as in `attnlib.exact`.
     - `width`: w, the model's width.

@@ -1,7 +1,7 @@
-"""Open another's model as data: none of its code runs.
+"""Open a model of any origin as data: none of its code runs.
 
-A folder of transformers may name Python files to run, and its weights may be a pickle, which runs
-what it likes.
+A folder of transformers may name Python files to run, and its weights may be a pickle, which can
+run any code.
 """
 
 import os
@@ -16,7 +16,7 @@ from unittest import mock
 def open_model(
     name: str, *, trust_remote_code: bool = False, language: bool = False, words: bool = True
 ) -> tuple[Any, Any]:
-    """Open a model by its name on Hugging Face, from a folder, or from a GGUF file.
+    """Return the tokenizer and the model of a name on Hugging Face, a folder, or a GGUF file.
 
     - `name`: the name or the path. A file that ends in .gguf is read by transformers with the
       packages gguf and accelerate.
@@ -36,7 +36,7 @@ def open_model(
     if name.endswith(".gguf"):
         where, options["gguf_file"] = os.path.split(os.path.abspath(name))
     try:
-        with _asked_once(where):
+        with _use_cache_if_offline(where):
             load = transformers.AutoTokenizer.from_pretrained
             tokenizer = load(where, **options) if words else None
             kind = transformers.AutoModelForCausalLM if language else transformers.AutoModel
@@ -59,8 +59,8 @@ def open_model(
 
 
 @contextmanager
-def _asked_once(where: str) -> Iterator[None]:
-    """Load from the cache where the hub does not answer: its client asks six times a file."""
+def _use_cache_if_offline(where: str) -> Iterator[None]:
+    """Use the cache alone if the hub does not answer: its client would ask six times a file."""
     import huggingface_hub as hub
 
     wait = hub.constants.DEFAULT_ETAG_TIMEOUT
@@ -74,7 +74,7 @@ def _asked_once(where: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a model cannot be opened. PyTorch and transformers advise to trust it."""
+    """Return in a line why a model cannot be opened, in place of the loader's long message."""
     text = str(error)
     if "trust_remote_code" in text:
         return "it brings code of its own, which is not run; --trust-remote-code would run it"

@@ -1,4 +1,4 @@
-"""Attention scales in use: the formula, source and value of each at your n, d and position.
+"""List the attention scales in use: formula, source and value at any n, d and position.
 
 `POLICIES` holds them by name, as policies.toml lists them, in three families:
 
@@ -30,21 +30,21 @@ ScaleFunction = Callable[..., Any]
 
 
 class Constant(NamedTuple):
-    """A number in a formula that users of the policy choose: finite and at least `minimum`."""
+    """Hold a constant of a formula, which users may change: a finite number from `minimum` on."""
 
     name: str
     value: float
     meaning: str
     minimum: float = 0.0
     beyond: float | None = None
-    """Of a length beyond which the rule grows: what it is for contexts of n, less n."""
+    """For a length beyond which the rule grows: that length minus n, in contexts of n keys."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A rule for the scale. The ones in use are in `POLICIES`.
+    """Hold a rule for the scale and its source. The rules in use are in `POLICIES`.
 
-    - `name`, `title`: its key in `POLICIES`, and how a text calls it;
+    - `name`, `title`: its key in `POLICIES`, and its name in prose;
     - `family`: "dimension", "normalised" or "length";
     - `applied_to`: what the scale multiplies, "dot product" or "cosine";
     - `formula`: the scale in LaTeX, with n keys, dimension d, position i = 0, 1, …;
@@ -79,7 +79,7 @@ class Policy:
 
     @property
     def constants(self) -> dict[str, float]:
-        """The constants of the formula by name."""
+        """Return the constants of the formula, a dictionary from name to value."""
         return {setting.name: setting.value for setting in self.settings}
 
     def with_constants(self, **constants: float) -> "Policy":
@@ -98,7 +98,7 @@ class Policy:
                 allowed = ", ".join(self.constants) or "none"
                 raise ValueError(f"the constants of {self.name} are: {allowed}; got {name!r:.80}")
         settings = [
-            setting._replace(value=_constant(setting, constants[setting.name]))
+            setting._replace(value=_check_constant(setting, constants[setting.name]))
             if setting.name in constants
             else setting
             for setting in self.settings
@@ -106,7 +106,7 @@ class Policy:
         return replace(self, settings=tuple(settings))
 
     def scale(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
-        """Return the number that multiplies q·k, or cos(q, k).
+        """Return the number that multiplies q·k, or cos(q, k), for n keys and dimension d.
 
         - `n`: the number of keys that the query sees, from 1 on (of classes or candidates, where
           the policy comes from a loss).
@@ -142,8 +142,8 @@ class Policy:
     def alpha(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
         """Return the effective α, the standard deviation of a logit: scale·√d or scale/√d.
 
-        The first for dot products of q and k whose entries have mean 0 and variance 1, so that q·k
-        has variance d; the second for cosines of random directions, whose variance is 1/d. So the
+        The first is for q and k whose entries have mean 0 and variance 1, so that q·k has variance
+        d; the second for cosines of random directions, whose variance is 1/d. So the
         Transformer has α = 1 in every dimension. Arguments and errors as `scale`. Chapter:
         scaling_rules.
 
@@ -156,14 +156,14 @@ class Policy:
             return np.asarray(scale / root if self.applied_to == "cosine" else scale * root)
 
     def relative(self, train_length: float) -> "Policy":
-        """Return the policy whose scale is that of this one over its value at a length.
+        """Return the policy whose scale is this one's divided by its value at `train_length`.
 
         - `train_length`: the number of keys at which the new scale is 1, a number from 1 on. Use it
           to multiply the scale that a model was trained with.
 
-        The length in the rule beyond which it grows is moved there, so that it is 1 before; a rule
-        such as log n is below 1 there. Raises ValueError or TypeError for a length below 1 or where
-        this scale is 0. Chapter: scaling_rules.
+        If the rule grows only beyond a length, that length is set to `train_length`, and the scale
+        is 1 below it; a rule such as log n is below 1 there. Raises ValueError or TypeError for a
+        length below 1 or where this scale is 0. Chapter: scaling_rules.
 
         >>> POLICIES["ssmax"].relative(1024).scale(n=[32, 1024, 1048576], d=64)
         array([0.5, 1. , 2. ])
@@ -178,20 +178,20 @@ class Policy:
             policy,
             name=f"{self.name} over that at {length:g} keys",
             family="length",
-            rule=_Relative(self.rule, length),
+            rule=_RelativeRule(self.rule, length),
         )
 
 
 @dataclass(frozen=True)
-class _Relative:
-    """A rule divided by its value at a length; equal ones are one key of `attention`'s tables."""
+class _RelativeRule:
+    """Divide a rule by its value at `length`; hashable, as keys of the tables in `attention`."""
 
     rule: ScaleFunction
     length: float
 
     def __call__(self, case: ScaleInputs, **constants: float) -> Any:
-        there = ScaleInputs(np.asarray(self.length), case.d, np.asarray(self.length - 1.0))
-        unit = self.rule(there, **constants)
+        reference = ScaleInputs(np.asarray(self.length), case.d, np.asarray(self.length - 1.0))
+        unit = self.rule(reference, **constants)
         if not np.all(np.asarray(unit) > 0.0):
             raise ValueError(
                 f"train_length must be one at which the scale is positive, "
@@ -201,8 +201,8 @@ class _Relative:
 
 
 @dataclass(frozen=True)
-class _Own:
-    """A rule from a function of n, d and the position."""
+class _UserRule:
+    """Call a user's function of n, d and position as a rule."""
 
     function: Callable[..., ArrayLike]
 
@@ -214,7 +214,7 @@ def own(
     function: Callable[..., ArrayLike],
     applied_to: Literal["dot product", "cosine"] = "dot product",
 ) -> Policy:
-    """Return a function of your own as a policy.
+    """Return a policy whose scale is a function of your own.
 
     - `function`: a function of (n, d, position), which gets arrays of one shape: the number of keys
       that a query sees, the dimension, and the query's position from 0. It returns the number that
@@ -243,11 +243,11 @@ def own(
         source="",
         verified_in="",
         meaning="a rule of one's own",
-        rule=_Own(function),
+        rule=_UserRule(function),
     )
 
 
-def _constant(setting: Constant, value: Any) -> float:
+def _check_constant(setting: Constant, value: Any) -> float:
     number = _checking.number(setting.name, value)
     return float(_checking.finite(setting.name, number, minimum=setting.minimum))
 
@@ -255,7 +255,7 @@ def _constant(setting: Constant, value: Any) -> float:
 # --- the catalogue --------------------------------------------------------------------------------
 
 
-def _policy(name: str, words: dict[str, Any]) -> Policy:
+def _read_policy(name: str, words: dict[str, Any]) -> Policy:
     settings = tuple(Constant(**setting) for setting in words.pop("settings", ()))
     rule = getattr(rules, words.pop("rule"))
     return Policy(name=name, rule=rule, settings=settings, **words)
@@ -263,7 +263,7 @@ def _policy(name: str, words: dict[str, Any]) -> Policy:
 
 POLICIES = MappingProxyType(
     {
-        name: _policy(name, words)
+        name: _read_policy(name, words)
         for name, words in tomllib.loads(
             files("attnlib").joinpath("policies.toml").read_text("utf-8")
         ).items()

@@ -1,4 +1,6 @@
-"""Names in use for the parts that make queries and keys, and for the number of heads."""
+"""List names in use for the layers of queries and keys; read the configuration of a layer."""
+
+from typing import Any
 
 PROJECTIONS = {
     "q_proj": "k_proj",
@@ -24,10 +26,19 @@ NORMS = {
 """Norms of queries after the projection, and of keys."""
 
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
-"""The number of heads."""
+"""Attributes that hold the number of heads."""
 
 
 def named(module: object, attribute: str) -> str:
-    """Return what a module of one's own names in such an attribute as query_projection, or ""."""
+    """Return the string in a module's `attribute`, such as query_projection, or "" without one."""
     name = getattr(module, attribute, "")
     return name if isinstance(name, str) else ""
+
+
+def layer_config(module: object) -> Any:
+    """Return the model's configuration, or the layer's own where layers differ; None without."""
+    config: Any = getattr(module, "config", None)
+    number = getattr(module, "layer_idx", None)
+    if not getattr(config, "is_heterogeneous", False):
+        return config
+    return config.per_layer_config[number] if isinstance(number, int) else None

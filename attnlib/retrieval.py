@@ -1,4 +1,4 @@
-"""Compute the weight of a needle: rows in which one key is the intended one.
+"""Compute the weight of a needle: the one key of a row that the query is to find.
 
 One key of a row of n is the needle. The other n − 1 scores have the density f of the law, and the
 needle's score s_* has a distribution of its own:
@@ -54,7 +54,7 @@ from attnlib._gumbel import IntegrandInputs, RowFunctional, gumbel_density
 from attnlib._numerics import quadrature
 from attnlib._numerics.quadrature import OUTWARD, Nodes, UnderflowError
 from attnlib.policies import POLICIES, Policy
-from attnlib.sampling import Estimate, estimated
+from attnlib.sampling import Estimate, make_estimate
 from attnlib.scores import Law
 
 RAREST = 700.0
@@ -67,14 +67,14 @@ SMALL_GAP = 1e-5
 """Below it, in standard deviations, a fixed needle's best α is taken to be linear in the gap."""
 
 STEP_OF_RULES = 0.25
-"""Step of log n in looking for where a rule loses the needle."""
+"""Step in log n of the search for the n at which a rule loses the needle."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tilted:
-    """A needle whose score has the density f(s)e^{θs}/E e^{θs}. At θ = 0 it is a key as any other.
+    """Describe a needle of score density f(s)e^{θs}/E e^{θs}, f that of the other scores.
 
-    - `theta`: θ ≥ 0, a number or an array.
+    - `theta`: θ ≥ 0, a number or an array; at θ = 0 the needle is like any other key.
 
     Given a row, the probability that a key is the needle is softmax(θs): its logits are θ times the
     scores. Raises ValueError or TypeError for θ negative, infinite, NaN or no number. Chapter:
@@ -88,15 +88,15 @@ class Tilted:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "theta", _plain(_checking.finite("theta", self.theta, minimum=0.0))
+            self, "theta", _unwrap_scalar(_checking.finite("theta", self.theta, minimum=0.0))
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """A needle whose score is exactly a number. It is the needle of the simplest estimates.
+    """Describe a needle whose score is exactly `gap`, as the simplest estimates assume.
 
-    - `gap`: the score, a number or an array: so far above 0.
+    - `gap`: the score, a number or an array: the distance to 0, the mean of most laws.
 
     Raises ValueError or TypeError for a gap that is infinite, NaN or no number. Chapter: retrieval.
 
@@ -107,7 +107,7 @@ class Fixed:
     gap: ArrayLike
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gap", _plain(_checking.finite("gap", self.gap)))
+        object.__setattr__(self, "gap", _unwrap_scalar(_checking.finite("gap", self.gap)))
 
 
 Needle = Tilted | Fixed
@@ -121,7 +121,7 @@ def weight(
     *,
     sinks: ArrayLike = (),
 ) -> FloatArray:
-    """Return the mean weight of the needle, E P; 1 at n = 1 and 1/n at α = 0.
+    """Return the mean softmax weight of the needle, E P; 1 at n = 1 and 1/n at α = 0.
 
     - `sinks`: logits of further keys, which α does not multiply and n does not count; by default
       none.
@@ -132,51 +132,51 @@ def weight(
     >>> float(weight(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
     """
-    return _expectation(law, needle, alpha, n, _with_sinks(_WEIGHT, sinks), 1.0)
+    return _compute_expectation(law, needle, alpha, n, _add_sinks(_WEIGHT, sinks), 1.0)
 
 
 def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean collision probability of rows with a needle, E Y = E Σp².
+    """Return the mean collision probability E Y = E Σp² of rows with a needle.
 
     At α = θ a tilted needle has E Y = E P: the weights are calibrated. Chapter: retrieval.
 
     >>> float(collision_probability(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
     """
-    return _expectation(law, needle, alpha, n, _SQUARES, 1.0)
+    return _compute_expectation(law, needle, alpha, n, _SQUARES, 1.0)
 
 
 def loss(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean loss E[−log P] in nats; 0 at n = 1 and log n at α = 0.
+    """Return the mean loss E[−log P], P the needle's weight, in nats; 0 at n = 1, log n at α = 0.
 
     Convex in α; for a tilted needle its minimum is at α = θ, for every n. Chapter: retrieval.
 
     >>> [round(float(x), 4) for x in loss(scores.Normal(), Tilted(4.0), [3.0, 4.0, 5.0], 512)]
     [0.7695, 0.7047, 0.7356]
     """
-    return _expectation(law, needle, alpha, n, _LOSS, 0.0)
+    return _compute_expectation(law, needle, alpha, n, _LOSS, 0.0)
 
 
 def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
-    """Return the probability that the needle has the largest score, E F(s_*)^{n−1}.
+    """Return the probability that the needle has the largest score of n, E F(s_*)^{n−1}.
 
-    F is the distribution function of the other scores. It is the limit of `weight` as α → ∞.
-    Chapter: retrieval.
+    F is the distribution function of the other scores, s_* the needle's score. It is the limit of
+    `weight` as α → ∞. Chapter: retrieval.
 
     >>> float(accuracy(scores.Normal(), Fixed(0.0), 3))
     0.25
     """
-    keys, strengths = _checking.broadcast(n=_checking.whole_keys(n), needle=_checked(law, needle))
-    return _by_strength(needle, strengths, keys, partial(_first_of, law))
+    keys, strengths = _checking.broadcast(n=_checking.whole_keys(n), needle=_check(law, needle))
+    return _evaluate_each_strength(needle, strengths, keys, partial(_compute_accuracy, law))
 
 
 def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
-    """Return the α of the least mean loss E[−log P].
+    """Return the α that minimises the mean loss E[−log P], P the softmax weight of the needle.
 
     - For a tilted needle it is θ, whatever n and the law.
-    - For a fixed one it is the root of the slope, to 1e-9, or at gaps below 1e-5σ to half the gap
-      over σ times the law's skewness. It is 0 if the gap is not above the mean score, or n = 1; ∞
-      if no score is above the gap.
+    - For a fixed needle it is where the loss has slope 0, to 1e-9; at gaps below 1e-5σ, half the
+      gap over σ times the law's skewness. It is 0 if the gap is not above the mean score, or n = 1;
+      ∞ if no score is above the gap.
 
     Arguments and errors as the module says, and ValueError for a result above 10⁴/σ.
     Chapter: retrieval.
@@ -186,26 +186,26 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     >>> best_alpha(scores.Normal(), Fixed(4.0), [512, 10**12])  # few keys of 512 come near it
     array([7.9599..., 4.0...])
     """
-    keys, strengths = _checking.broadcast(n=_checking.whole_keys(n), needle=_checked(law, needle))
+    keys, strengths = _checking.broadcast(n=_checking.whole_keys(n), needle=_check(law, needle))
     if isinstance(needle, Tilted):
         return strengths.copy()
 
-    def best(one: Needle, n: FloatArray) -> FloatArray:
-        return np.array([_root_of_slope(law, one, keys) for keys in n])
+    def best(single: Needle, n: FloatArray) -> FloatArray:
+        return np.array([_root_of_slope(law, single, keys) for keys in n])
 
-    return _by_strength(needle, strengths, keys, best)
+    return _evaluate_each_strength(needle, strengths, keys, best)
 
 
 def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the least α at which a needle outweighs n normal keys, α₋ = Δ − √(Δ² − 2 log n).
+    """Return α₋ = Δ − √(Δ² − 2 log n), from which on a needle of score Δ outweighs n normal keys.
 
     - `gap`: Δ > 0, the score of the needle.
     - `n`: the number of standard normal keys, from 1 on.
 
-    It is the smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. Near log n/Δ
-    for few keys, Δ where Δ = √(2 log n), and infinite beyond. Exact to rounding. Raises ValueError
-    or TypeError for a gap that is not positive, n below 1, and what is infinite, NaN or not a
-    number. Chapter: retrieval_range.
+    It is the smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. It is near
+    log n/Δ for few keys, Δ at n = e^{Δ²/2}, and infinite for more. Exact to rounding. Raises
+    ValueError or TypeError for a gap that is not positive, n below 1, and what is infinite, NaN or
+    not a number. Chapter: retrieval_range.
 
     >>> least_alpha(6.0, [1, 512, 10**9])
     array([0.        , 1.1499...,        inf])
@@ -230,7 +230,7 @@ def reach(
     d: int | None = None,
     sinks: ArrayLike = (),
 ) -> FloatArray:
-    """Return the largest n at which the needle keeps half of the weight, E P ≥ ½.
+    """Return the largest n at which the needle keeps half of the softmax weight, E P ≥ ½.
 
     - `law`, `needle`: as the module says.
     - `alpha`: a fixed α, a number or an array.
@@ -238,8 +238,8 @@ def reach(
       for the query at the last position. d is that of the law if it has one.
     - `sinks`: as in `weight`.
 
-    By a rule the weight may come and go: n is the last up to e¹⁰⁰. The result is 0 where the needle
-    has less from the start, and infinite where it has half to the end, which at a fixed α is e⁷⁰⁰.
+    Under a policy E P may fall below ½ and rise again: the last n ≤ e¹⁰⁰ with E P ≥ ½ is returned.
+    It is 0 where there is none, and infinite where E P ≥ ½ up to e¹⁰⁰, or up to e⁷⁰⁰ at a fixed α.
     Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError without
     exactly one of `alpha` and `policy`. Chapter: retrieval_range.
 
@@ -250,7 +250,7 @@ def reach(
     """
     if (alpha is None) == (policy is None):
         raise TypeError("alpha or policy must be given, and not both")
-    strengths, quantity = _checked(law, needle), _with_sinks(_WEIGHT, sinks)
+    strengths, quantity = _check(law, needle), _add_sinks(_WEIGHT, sinks)
     if policy is None:
         if d is not None:
             raise TypeError(f"d must be left out where alpha is given, got d={d!r:.80}")
@@ -261,8 +261,8 @@ def reach(
         def at_scales(single: Needle, alphas: FloatArray) -> FloatArray:  # E P only falls with n
             return np.array([_reach(law, quantity, single, float(a)) for a in alphas])
 
-        return _by_strength(needle, strengths, scale, at_scales)
-    rule = _policy(policy)
+        return _evaluate_each_strength(needle, strengths, scale, at_scales)
+    rule = _find_policy(policy)
     size = _checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
     reached = np.empty(strengths.shape)
     for place, strength in np.ndenumerate(strengths):
@@ -274,7 +274,7 @@ def reach(
 # --- needles --------------------------------------------------------------------------------------
 
 
-def _plain(array: FloatArray) -> FloatArray | float:
+def _unwrap_scalar(array: FloatArray) -> FloatArray | float:
     return array if array.ndim else float(array)
 
 
@@ -282,25 +282,25 @@ def _strength(needle: Needle) -> Any:
     return needle.theta if isinstance(needle, Tilted) else needle.gap
 
 
-def _given_factor(needle: Needle, factor: float) -> Needle:
-    """Return the needle among scores divided by a factor that all of a row have."""
-    one = isinstance(needle, Tilted)
-    return Tilted(_strength(needle) * factor) if one else Fixed(_strength(needle) / factor)
+def _divide_scores(needle: Needle, factor: float) -> Needle:
+    """Return the needle for scores divided by `factor`: θ times it, or the gap over it."""
+    tilted = isinstance(needle, Tilted)
+    return Tilted(_strength(needle) * factor) if tilted else Fixed(_strength(needle) / factor)
 
 
-def _rule(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Nodes:
+def _needle_nodes(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Nodes:
     if isinstance(needle, Tilted):
         return law.quadrature_nodes(alpha, log_n, tilt=_strength(needle), further=further)
     return Nodes(np.array([_strength(needle)]), np.ones(1))
 
 
 def _rarity(needle: Needle, law: Law, alpha: float) -> float:
-    """Return Chernoff's exponent of a key that comes before the needle: log E e^{a(s − s_*)}."""
+    """Return r where e^{−r} = E e^{a(s − s_*)} bounds the chance that a key beats the needle."""
     strength = _strength(needle)
     if isinstance(needle, Tilted):
         a = min(alpha, strength / 2.0)
-        whole, one, other = law.log_mgf([strength, a, strength - a])
-        return float(np.clip(whole - one - other, 0.0, RAREST))
+        norm, other_key, needle_key = law.log_mgf([strength, a, strength - a])
+        return float(np.clip(norm - other_key - needle_key, 0.0, RAREST))
     unit = float(np.sqrt(law.variance))
     rarity = 0.0
     for a in alpha * 2.0 ** -np.arange(np.ceil(np.log2(max(alpha * unit, 64.0)))):
@@ -312,8 +312,8 @@ def _rarity(needle: Needle, law: Law, alpha: float) -> float:
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def _checked(law: Law, needle: Needle) -> FloatArray:
-    """Return θ or the gap, which the law must allow."""
+def _check(law: Law, needle: Needle) -> FloatArray:
+    """Return the needle's θ or gap as an array; ValueError where the law does not allow it."""
     scores.check_law(law)
     _checking.instance("needle", needle, Needle)
     strengths, spread = np.asarray(_strength(needle)), float(np.sqrt(law.variance))
@@ -321,7 +321,7 @@ def _checked(law: Law, needle: Needle) -> FloatArray:
         name, largest = "theta", exact.LARGEST_SCALE / spread
         if strengths.size:
             top = np.minimum(strengths.max(), largest)
-            if not np.isfinite(_independent(law, 0.0)[0].log_mgf(top)):
+            if not np.isfinite(_split_mixture(law, 0.0)[0].log_mgf(top)):
                 raise ValueError(
                     f"theta must be one for which E e^(theta s) is finite for {law!r:.80}, "
                     f"got theta={strengths.max():g}"
@@ -338,7 +338,7 @@ def _checked(law: Law, needle: Needle) -> FloatArray:
     return strengths
 
 
-def _policy(policy: Any) -> Policy:
+def _find_policy(policy: Any) -> Policy:
     chosen = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
     if chosen is None:
         kind = ValueError if isinstance(policy, str) else TypeError
@@ -346,19 +346,19 @@ def _policy(policy: Any) -> Policy:
     return chosen
 
 
-def _independent(law: Law, log_n: float) -> tuple[Law, list[float], FloatArray]:
-    """Return the law of a row but for a factor, the factors, and their shares."""
+def _split_mixture(law: Law, log_n: float) -> tuple[Law, list[float], FloatArray]:
+    """Return a law of independent scores, and values and weights of the factor they share."""
     law, (factors, shares, _) = law.mixture(log_n) or (law, Nodes(np.ones(1), np.ones(1)))
     return law, list(map(float, factors)), shares
 
 
-def _by_strength(
+def _evaluate_each_strength(
     needle: Needle,
     strengths: FloatArray,
     others: FloatArray,
     function: Callable[[Needle, FloatArray], FloatArray],
 ) -> FloatArray:
-    """Return function(needle, different values of the others) for each needle, of one shape."""
+    """Return function(needle, others) for each entry of `strengths`, one call a strength."""
     result = np.empty(strengths.shape)
     for strength in np.unique(strengths):
         here = strengths == strength
@@ -370,22 +370,22 @@ def _by_strength(
 # --- the integrals --------------------------------------------------------------------------------
 
 
-def _with_sinks(quantity: RowFunctional, sinks: ArrayLike) -> RowFunctional:
-    """Return the quantity with the one sink that does what these do together."""
+def _add_sinks(quantity: RowFunctional, sinks: ArrayLike) -> RowFunctional:
+    """Return the expectation with a sink of logit log Σ e^b, which stands for sinks of logits b."""
     logits = _checking.finite("sinks", sinks)
     return quantity._replace(sink=float(logsumexp(logits)) if logits.size else -np.inf)
 
 
 def _weight(row: IntegrandInputs) -> FloatArray:
-    return row.needle_inner * np.exp(row.others() + row.log_sink)
+    return row.needle_inner * np.exp(row.log_power() + row.log_sink)
 
 
 def _other_key_squared(row: IntegrandInputs) -> FloatArray:
-    return row.keys * row.inner * np.exp(row.others(1.0) + row.needle_log_cdf)
+    return row.keys * row.inner * np.exp(row.log_power(1.0) + row.needle_log_cdf)
 
 
 def _loss(row: IntegrandInputs) -> FloatArray:
-    return -np.expm1(row.others()) * np.exp(row.needle_log_cdf)
+    return -np.expm1(row.log_power()) * np.exp(row.needle_log_cdf)
 
 
 _WEIGHT = RowFunctional(gumbel_density, _weight)
@@ -396,7 +396,7 @@ _SQUARES = RowFunctional(
 )
 
 
-def _expectation(
+def _compute_expectation(
     law: Law,
     needle: Needle,
     alpha: ArrayLike,
@@ -404,8 +404,8 @@ def _expectation(
     quantity: RowFunctional,
     certain: float,
 ) -> FloatArray:
-    """Return the quantity at each α, n and strength; `certain` where there is the needle only."""
-    strengths = _checked(law, needle)
+    """Return the expectation at each α, n and strength; `certain` where the needle is alone."""
+    strengths = _check(law, needle)
     scale, keys, strengths = _checking.broadcast(
         alpha=exact.checked_scale(law, alpha), n=_checking.whole_keys(n), needle=strengths
     )
@@ -413,49 +413,49 @@ def _expectation(
     uncertain = (keys > 1.0) | (quantity.sink > -np.inf)
     for a in np.unique(scale[uncertain]):
         here = uncertain & (scale == a)
-        at_scale = partial(_averaged, law, alpha=float(a), quantity=quantity)
-        result[here] = _by_strength(needle, strengths[here], keys[here], at_scale)
+        at_scale = partial(_average_over_factor, law, alpha=float(a), quantity=quantity)
+        result[here] = _evaluate_each_strength(needle, strengths[here], keys[here], at_scale)
     return result
 
 
-def _averaged(
+def _average_over_factor(
     law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: RowFunctional
 ) -> FloatArray:
-    """Return the quantity at each n, averaged over a factor of all scores if there is one."""
-    law, factors, shares = _independent(law, float(np.log(keys.max())))
-    parts = [_integral(law, _given_factor(needle, r), keys, alpha * r, quantity) for r in factors]
+    """Return the expectation at each n, averaged over the scores' common factor if there is one."""
+    law, factors, shares = _split_mixture(law, float(np.log(keys.max())))
+    parts = [_integrate(law, _divide_scores(needle, r), keys, alpha * r, quantity) for r in factors]
     return np.tensordot(shares, parts, 1)
 
 
-def _integral(
+def _integrate(
     law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: RowFunctional
 ) -> FloatArray:
-    known = _gumbel.Needle(
-        partial(_rule, needle, law), _rarity(needle, law, alpha) if quantity.rare else 0.0
+    integral_needle = _gumbel.Needle(
+        partial(_needle_nodes, needle, law), _rarity(needle, law, alpha) if quantity.rare else 0.0
     )
-    return _gumbel.integral(law, alpha, keys - 1.0, quantity, known)
+    return _gumbel.integral(law, alpha, keys - 1.0, quantity, integral_needle)
 
 
 # --- the largest score, the best scale, the reach -------------------------------------------------
 
 
-def _first_of(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
-    """Return the probability of the largest score at each n; ties are shared."""
+def _compute_accuracy(law: Law, needle: Needle, n: FloatArray) -> FloatArray:
+    """Return the probability that the needle has the largest score, at each n; ties are shared."""
     log_n = float(np.log(n.max()))
-    independent, factors, shares = _independent(law, log_n)
+    independent, factors, shares = _split_mixture(law, log_n)
     if independent is not law:
-        parts = [_first_of(independent, _given_factor(needle, r), n) for r in factors]
+        parts = [_compute_accuracy(independent, _divide_scores(needle, r), n) for r in factors]
         return np.tensordot(shares, parts, 1)
     if isinstance(needle, Tilted):
-        return _largest_of_tilted(law, _strength(needle), n)
+        return _tilted_accuracy(law, _strength(needle), n)
     return np.exp((n - 1.0) * np.log1p(-law.tail(_strength(needle))))
 
 
-def _largest_of_tilted(law: Law, theta: float, n: FloatArray) -> FloatArray:
+def _tilted_accuracy(law: Law, theta: float, n: FloatArray) -> FloatArray:
     """Return P(a score of density f(s)e^{θs}/E e^{θs} is the largest of n), for each n."""
     depth = quadrature.DEPTH + 2.0 * float(np.log(n.max()))
     panels = law.panels(theta, depth=depth, fractions=quadrature.TOWARDS_AN_END)
-    log_below = np.log1p(-quadrature.panel_tail(panels)).ravel()
+    log_below = np.log1p(-quadrature.tail_at_points(panels)).ravel()
     logs = (panels.log_weights + panels.log_density + theta * panels.scores).ravel()
     weights = np.exp(logs - logs.max())
     below = np.exp((n[:, None] - 1.0) * log_below)
@@ -463,7 +463,7 @@ def _largest_of_tilted(law: Law, theta: float, n: FloatArray) -> FloatArray:
 
 
 def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
-    """Return where the loss with a fixed needle has no slope: E Σ p (s − gap) = 0."""
+    """Return the α that minimises the loss with a fixed needle: the root of E Σ p (s − gap) = 0."""
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     gap, spread = float(_strength(needle)), float(np.sqrt(law.variance))
@@ -471,7 +471,7 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
         return 0.0
     if gap - law.mean < SMALL_GAP * spread:
         return (gap - law.mean) / law.variance * n / (n - 1.0)
-    if _independent(law, 0.0)[0] is law:
+    if _split_mixture(law, 0.0)[0] is law:
         if np.isneginf(law.logpdf(gap + spread * OUTWARD)).all():
             return float(np.inf)
         if law.tail(gap) < np.exp(-RAREST):
@@ -484,7 +484,7 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
             _other_key_squared,
             rare=True,
         )
-        return float(_averaged(law, needle, np.array([n]), alpha, quantity)[0])
+        return float(_average_over_factor(law, needle, np.array([n]), alpha, quantity)[0])
 
     high = 1.0 / spread
     while slope(high) <= 0.0:
@@ -498,9 +498,9 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
 
 
 def _excess(law: Law, quantity: RowFunctional, needle: Needle, alpha: float, log_n: float) -> float:
-    """Return E P − ½ at any n ≥ 1, whole or not."""
+    """Return E P − ½, P the needle's weight, at any real n ≥ 1."""
     keys = np.array([np.exp(log_n)])
-    return float(_averaged(law, needle, keys, alpha, quantity)[0]) - 0.5 * (1.0 - 1e-13)
+    return float(_average_over_factor(law, needle, keys, alpha, quantity)[0]) - 0.5 * (1.0 - 1e-13)
 
 
 def _reach(law: Law, quantity: RowFunctional, needle: Needle, alpha: float) -> float:
@@ -512,13 +512,13 @@ def _reach(law: Law, quantity: RowFunctional, needle: Needle, alpha: float) -> f
         if high >= LONGEST_LOG:
             return float(np.inf)
         low, high = high, min(2.0 * high, LONGEST_LOG)
-    return _last_whole(excess, low, high)
+    return _largest_whole_n(excess, low, high)
 
 
 def _reach_by_rule(
     law: Law, quantity: RowFunctional, needle: Needle, rule: Policy, d: int
 ) -> float:
-    """Return the last n at which the rule keeps half of the weight, where it may come and go."""
+    """Return the last n at which the needle keeps half of the weight under a policy's α(n)."""
     spread = float(np.sqrt(law.variance))
 
     def scale(log_n: ArrayLike) -> FloatArray:
@@ -531,21 +531,21 @@ def _reach_by_rule(
     grid = np.arange(0.0, LONGEST_LOG_OF_RULES, STEP_OF_RULES)
     # A needle below m others weighs 1/(1 + m) at most, whatever α: with n times the chance of
     # another to be above it, x, in the mean (1 − e^{−x})/x, and so below ½ from x = 2 on.
-    possible = _first_of(law, needle, np.exp(grid)) >= np.exp(-2.0)
+    possible = _compute_accuracy(law, needle, np.exp(grid)) >= np.exp(-2.0)
     keys = np.unique(np.round(np.exp(grid[: int(np.count_nonzero(possible)) + 1])))
     scales, weights = scale(np.log(keys)), np.empty(keys.size)
     for alpha in np.unique(scales):
         here = scales == alpha
-        weights[here] = _averaged(law, needle, keys[here], float(alpha), quantity)
+        weights[here] = _average_over_factor(law, needle, keys[here], float(alpha), quantity)
     last = int(np.flatnonzero(weights >= 0.5 * (1.0 - 1e-13)).max(initial=-1))
     if last < 0:
         return 0.0
     if last == keys.size - 1:
         return float(np.inf)
-    return _last_whole(excess, float(np.log(keys[last])), float(np.log(keys[last + 1])))
+    return _largest_whole_n(excess, float(np.log(keys[last])), float(np.log(keys[last + 1])))
 
 
-def _last_whole(excess: Callable[[float], float], low: float, high: float) -> float:
+def _largest_whole_n(excess: Callable[[float], float], low: float, high: float) -> float:
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     n = np.exp(brentq(excess, low, high, xtol=1e-13))
@@ -553,11 +553,11 @@ def _last_whole(excess: Callable[[float], float], low: float, high: float) -> fl
 
 
 LARGEST_FACTOR = 1e3
-"""The largest factor that `needle_calibration` looks for, and one over the least."""
+"""The largest factor that `needle_calibration` searches, and one over the smallest."""
 
 
 class NeedleCalibration(NamedTuple):
-    """Hold how the logits of a head stand to those at which its mean loss is least."""
+    """Hold how far the logits of a head are from those of the least mean loss."""
 
     ratio: Estimate
     """E[(1 − P)ℓ_*]/E[(1 − P)m], logits counted from the plain mean of the others: 1 if right."""
@@ -566,7 +566,7 @@ class NeedleCalibration(NamedTuple):
 
 
 def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
-    """Measure from logits of rows how far a head's scale is from that of the least mean loss.
+    """Estimate from rows of logits how far a head's scale is from that of the least mean loss.
 
     - `logits`: an array (rows, keys), two of each or more.
     - `needle`: the place of the intended key, by default 0.
@@ -574,7 +574,7 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     P is the weight on the needle, ℓ_* its logit, and m the mean of the others under their own
     softmax. The mean loss with all logits times t has the derivative −E[(1 − P_t)(ℓ_* − m_t)],
     which increases, so t* = 1 if and only if E[(1 − P)(ℓ_* − m)] = 0: for every n and every noise.
-    Rows with P near 1 count for nothing. Choose rows by a rule that does not look at P, or both
+    Rows with P near 1 have no influence. Choose rows by a rule that does not look at P, or both
     numbers are biased.
 
     Returns a `NeedleCalibration`. Standard errors are between rows, taken as independent, by
@@ -586,46 +586,46 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
 
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.normal(size=(4000, 64)) + 3.0 * np.eye(1, 64)  # a needle of strength 3
-    >>> found = needle_calibration(2.0 * scores)  # under α = 2
-    >>> round(float(found.best_factor.value), 1)
+    >>> calibration = needle_calibration(2.0 * scores)  # under α = 2
+    >>> round(float(calibration.best_factor.value), 1)
     1.5
     """
     ell = _checking.finite("logits", logits)
     if ell.ndim != 2 or min(ell.shape) < 2:
         raise ValueError(f"logits must be of shape (rows, keys), two or more, got {ell.shape}")
-    at = _checking.integer("needle", needle, minimum=0, maximum=ell.shape[1] - 1)
-    ell = ell - (ell.sum(axis=1) - ell[:, at])[:, None] / (ell.shape[1] - 1)
-    meant = ell[:, at]
+    place = _checking.integer("needle", needle, minimum=0, maximum=ell.shape[1] - 1)
+    ell = ell - (ell.sum(axis=1) - ell[:, place])[:, None] / (ell.shape[1] - 1)
+    needle_logit = ell[:, place]
 
-    def pull(t: float) -> tuple[FloatArray, FloatArray]:
-        """Return (1 − P)ℓ_* and (1 − P)m of each row."""
+    def weighted_logits(t: float) -> tuple[FloatArray, FloatArray]:
+        """Return (1 − P)ℓ_* and (1 − P)m of each row, with all logits times t."""
         others = rows.softmax(ell, t)
-        others[:, at] = 0.0
-        return others.sum(axis=1) * meant, np.einsum("ij,ij->i", others, ell)
+        others[:, place] = 0.0
+        return others.sum(axis=1) * needle_logit, np.einsum("ij,ij->i", others, ell)
 
-    def error(of_rows: FloatArray) -> float:
-        """Return the standard error of a mean over rows that is 0."""
-        return float(np.sqrt(np.square(of_rows).mean() / (of_rows.size - 1.0)))
+    def error(values: FloatArray) -> float:
+        """Return the standard error of the mean of `values` over rows, where that mean is 0."""
+        return float(np.sqrt(np.square(values).mean() / (values.size - 1.0)))
 
-    gap, mean = pull(1.0)
+    gap, mean = weighted_logits(1.0)
     with np.errstate(divide="ignore", invalid="ignore"):  # others that are all alike
         ratio = gap.mean() / mean.mean()
         ratio_error = error(gap - ratio * mean) / abs(mean.mean())
 
     def slope(log_t: float) -> float:
-        gap, mean = pull(float(np.exp(log_t)))
+        gap, mean = weighted_logits(float(np.exp(log_t)))
         return float((mean - gap).mean())
 
-    def told(best: float, best_error: float) -> NeedleCalibration:
-        return NeedleCalibration(estimated(ratio, ratio_error), estimated(best, best_error))
+    def calibration(best: float, best_error: float) -> NeedleCalibration:
+        return NeedleCalibration(make_estimate(ratio, ratio_error), make_estimate(best, best_error))
 
     end = float(np.log(LARGEST_FACTOR))
     if slope(-end) >= 0.0 or slope(end) <= 0.0:
-        return told(0.0 if slope(-end) >= 0.0 else np.inf, np.nan)
+        return calibration(0.0 if slope(-end) >= 0.0 else np.inf, np.nan)
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     best = float(np.exp(brentq(slope, -end, end)))
     p = rows.softmax(ell, best)
     curvature = ((p * ell**2).sum(axis=1) - (p * ell).sum(axis=1) ** 2).mean()
-    gap, mean = pull(best)
-    return told(best, error(gap - mean) / float(curvature))
+    gap, mean = weighted_logits(best)
+    return calibration(best, error(gap - mean) / float(curvature))

@@ -1,4 +1,4 @@
-"""Compute p = softmax(α s) of a row, its Jacobian ∂p/∂s, and statistics of both.
+"""Compute the softmax p = softmax(α s) of a row, its Jacobian ∂p/∂s, and statistics of both.
 
 Arguments that the functions share:
 
@@ -30,7 +30,7 @@ TOTAL_TOLERANCE = 1e-5
 
 
 class _Weights(NamedTuple):
-    """The unnormalised softmax of a row, its largest entry (which is 1) set apart."""
+    """Hold the unnormalised softmax e^{α(s_i − max s)} of a row, its largest entry apart."""
 
     others: FloatArray  # (…, n): e_i, with 0 in place of the largest
     rest: FloatArray  # (…): R = Σ others
@@ -47,7 +47,7 @@ class _Weights(NamedTuple):
         return p
 
     def complements(self) -> FloatArray:
-        """1 − p, accurate also where p is nearly 1."""
+        """Return 1 − p_i, (…, n), with full relative accuracy also where p_i is nearly 1."""
         kept = self.total[..., None] - self.others
         np.put_along_axis(kept, self.top, self.rest[..., None], axis=-1)
         return kept / self.total[..., None]
@@ -70,9 +70,9 @@ def softmax(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return the Jacobian ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j), an array (…, n, n).
+    """Return the Jacobian ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j) of p = softmax(αs), shape (…, n, n).
 
-    It takes n² numbers: use it for small n. Raises as `softmax`. Sources 000 and 004;
+    Its memory is n² numbers a row: use it for small n. Raises as `softmax`. Sources 000 and 004;
     chapter: jacobian.
 
     >>> jacobian([0.0, 0.0])
@@ -88,7 +88,7 @@ def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return the gradient g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j| of each row, in O(n).
+    """Return the gradient g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j| of p = softmax(αs), in O(n) a row.
 
     1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest: relative error
     below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: variance. Raises as
@@ -105,7 +105,7 @@ def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return the Frobenius norm ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²) of each row, in O(n).
+    """Return the Frobenius norm ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²) of the Jacobian, in O(n) a row.
 
     With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
     cancels or underflows when p is nearly one-hot. Relative error below 1e-12. Chapter: jacobian.
@@ -128,7 +128,7 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return the largest entry max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), at most α/4; in O(n).
+    """Return the Jacobian's largest entry max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), in O(n) a row.
 
     It lies on the diagonal, since p_j ≤ 1 − p_i, and at the largest p: the others are at most ½,
     below which p(1 − p) increases, and at most 1 − max p. So it is αR/(1 + R)² with
@@ -168,7 +168,7 @@ def shannon_entropy(p: ArrayLike) -> FloatArray:
 
 
 def _scores(s: ArrayLike) -> FloatArray:
-    """Return the scores, none +∞ and no row of −∞ only."""
+    """Return the scores as float64; ValueError for NaN, +∞, or a row that is −∞ throughout."""
     scores = _checking.rows("s", _checking.real("s", s))
     largest = scores.max(axis=-1)
     if np.isposinf(largest).any():
@@ -179,7 +179,7 @@ def _scores(s: ArrayLike) -> FloatArray:
 
 
 def _scale(alpha: ArrayLike, batch: tuple[int, ...]) -> FloatArray:
-    """Return α broadcast against the batch."""
+    """Return α as float64, checked and broadcast against the shape of the batch."""
     scale = _checking.alpha(alpha)
     try:
         shape = np.broadcast_shapes(scale.shape, batch)

@@ -35,14 +35,14 @@ CHUNK_NUMBERS = 2**16
 memory, whose first touch takes longer than the arithmetic."""
 
 BATCH_ROWS = 2**14
-"""Most rows in a batch: it bounds what a worker sends back."""
+"""Most rows in a batch: it bounds the size of a worker's result."""
 
 LARGEST_VALUE = 1e150
-"""The square of a larger one, summed over the rows, could overflow."""
+"""Largest value of a statistic: sums of squares of larger ones could overflow."""
 
 
 class Estimate(NamedTuple):
-    """A number estimated from random rows, or an array of them, with its standard error.
+    """Hold an estimate from random rows, a number or an array, and its standard error.
 
     The standard error is 0 where the value was computed without random numbers.
     """
@@ -60,7 +60,7 @@ def sample(
     seed: int,
     executor: Executor | None = None,
 ) -> "Sample":
-    """Draw random rows and compute a statistic of each, for its mean and quantiles.
+    """Draw random rows and return a `Sample` of a statistic of each, for its mean and quantiles.
 
     - `law`: the distribution of the scores, a `Law`.
     - `n`: the number of scores of a row.
@@ -108,8 +108,8 @@ def sample(
 def mean_and_error(values: ArrayLike) -> Estimate:
     """Return the mean of independent values and its standard error, √(variance/N).
 
-    - `values`: an array of N ≥ 2 real numbers, which all count alike, whatever their shape; or of
-      truth values, whose mean is the share that is true.
+    - `values`: an array of N ≥ 2 real numbers of any shape, each an independent value; or of
+      booleans, whose mean is the share of True.
 
     Returns an `Estimate`. Raises ValueError or TypeError for fewer than two values, and for what is
     no real number or not finite.
@@ -119,33 +119,33 @@ def mean_and_error(values: ArrayLike) -> Estimate:
     (2.5, 0.6454...)
     """
     share = isinstance(values, np.ndarray) and values.dtype == np.bool_
-    given = _checking.finite("values", np.asarray(values, dtype=np.float64) if share else values)
-    if given.size < 2:
-        raise ValueError(f"values must be at least two numbers, got {given.size}")
-    return estimated(given.mean(), given.std(ddof=1) / np.sqrt(given.size))
+    numbers = _checking.finite("values", np.asarray(values, dtype=np.float64) if share else values)
+    if numbers.size < 2:
+        raise ValueError(f"values must be at least two numbers, got {numbers.size}")
+    return make_estimate(numbers.mean(), numbers.std(ddof=1) / np.sqrt(numbers.size))
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Hold a statistic of random rows, as `sample` computes it.
+    """Hold the values of a statistic on random rows, as `sample` computes them.
 
-    Each estimate has the shape that the statistic has for one row.
+    An estimate has the shape that the statistic has for one row.
     """
 
     values: FloatArray
     """The statistic of every row, shape (rows, …), in the order of the rows."""
 
     def mean(self) -> Estimate:
-        """Return the mean and its standard error √(variance/rows), an `Estimate`.
+        """Return the mean of the statistic and its standard error √(variance/rows), an `Estimate`.
 
         Where the values spread by less than 1e-150 their squares underflow, and with them the
         standard error: take logarithms first.
         """
         error = self.values.std(axis=0, ddof=1) / np.sqrt(len(self.values))
-        return estimated(self.values.mean(axis=0), error)
+        return make_estimate(self.values.mean(axis=0), error)
 
     def quantile(self, q: ArrayLike) -> Estimate:
-        """Return a quantile and its standard error, an `Estimate`.
+        """Return a quantile of the statistic and its standard error, an `Estimate`.
 
         - `q`: 0 < q < 1, a number or an array. The result has the shape of q first, then that of
           the statistic.
@@ -167,11 +167,11 @@ class Sample:
             )
         ranks = np.stack([levels, levels - spread, levels + spread])
         value, below, above = np.quantile(self.values, ranks, axis=0, method="inverted_cdf")
-        return estimated(value, (above - below) / 2.0)
+        return make_estimate(value, (above - below) / 2.0)
 
 
-def estimated(value: ArrayLike, error: ArrayLike) -> Estimate:
-    """Return an estimate of numbers, or of arrays."""
+def make_estimate(value: ArrayLike, error: ArrayLike) -> Estimate:
+    """Return an `Estimate` of numbers or arrays; an array of no axes becomes a number."""
     return Estimate(np.asarray(value)[()], np.asarray(error)[()])
 
 
@@ -183,15 +183,15 @@ def cores() -> int:
 
 
 def _batch(law: Law, n: int, statistic: Statistic, seed: int, index: int, rows: int) -> FloatArray:
-    """Return the statistic of the rows of one batch."""
+    """Return the statistic of the rows of batch `index`, drawn from a random stream of its own."""
     # The child that SeedSequence(seed).spawn would give, without those before it.
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
     chunk = max(1, CHUNK_NUMBERS // n)
     counts = [min(chunk, rows - start) for start in range(0, rows, chunk)]
-    return np.concatenate([_measured(law, n, statistic, rng, count) for count in counts])
+    return np.concatenate([_compute_statistic(law, n, statistic, rng, count) for count in counts])
 
 
-def _measured(
+def _compute_statistic(
     law: Law, n: int, statistic: Statistic, rng: np.random.Generator, count: int
 ) -> FloatArray:
     values = np.asarray(statistic(law.sample(rng, count, n)))

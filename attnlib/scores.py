@@ -1,4 +1,4 @@
-"""Distributions of one attention score, and of a row of them: the laws of scores.
+"""Give distributions of one attention score and of a row of scores: the laws of scores.
 
 A score is the number s that the softmax multiplies by the α under study: s = q·k/√d for dot
 products, s = cos(q, k) for normalised ones. Three laws have closed forms: the normal approximation
@@ -52,9 +52,9 @@ class Law(ABC):
 
     The rest follows from the density, by Gauss's rule on panels that are halved until they agree:
     relative errors below 1e-8 for densities that are smooth but for some corners, jumps and peaks,
-    with an E e^{αs} for some α > 0, up to α = 1e8/σ. Override what has a closed form. One integral
-    takes some 10⁴ values of the density: one that takes a millisecond for each, such as SciPy's
-    ksone, takes some 10 s.
+    with a finite E e^{αs} for some α > 0, up to α = 1e8/σ. Override what has a closed form. One
+    integral takes some 10⁴ values of the density, so some 10 s for a density that takes 1 ms a
+    value, such as SciPy's ksone.
 
     Raises ValueError or TypeError for a variance that is not positive, a `logpdf` with NaN among
     its values or of another shape than its argument, and a density with another variance, or an
@@ -77,26 +77,26 @@ class Law(ABC):
 
     @property
     def mean(self) -> float:
-        """The mean of a score, E s."""
+        """Return the mean of a score, E s."""
         return self.tilts()[0]
 
     @property
     @abstractmethod
     def variance(self) -> float:
-        """The variance of a score, Var s."""
+        """Return the variance of a score, σ² = Var s > 0."""
 
     @property
     def landmarks(self) -> Sequence[float]:
-        """Scores other than 0 at which the density has a corner, a jump, an end or a narrow peak.
+        """Return scores other than 0 where the density has a corner, jump, end or narrow peak.
 
-        The quadrature starts from them. It finds corners and jumps without, in more steps, but not
-        a peak that is far from 0, or narrow, against the standard deviation.
+        The quadrature starts from them. Without them it takes more steps to find corners and jumps,
+        and misses a peak that is narrow or far from 0 in units of the standard deviation.
         """
         return ()
 
     @abstractmethod
     def logpdf(self, s: ArrayLike) -> FloatArray:
-        """Return log f(s), the log density of one score, elementwise; −∞ where f is 0."""
+        """Return log f(s), f the density of one score, elementwise; −∞ where f is 0."""
 
     def sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
         """Draw independent rows of scores.
@@ -127,31 +127,31 @@ class Law(ABC):
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray: ...
 
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
-        """Return κ(α) = log E e^{αs} of one score, elementwise in α ≥ 0; infinite where it is."""
+        """Return κ(α) = log E e^{αs} of one score s, elementwise in α ≥ 0; ∞ where E e^{αs} is."""
         a = _checking.alpha(alpha)
         mean, tilt = self.tilts()
         return quadrature.elementwise(lambda x: tilt(x)[0] + x * mean, a)
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
-        """Return κ(2α) − 2κ(α), elementwise in α ≥ 0; infinite where κ(2α) is."""
+        """Return κ(2α) − 2κ(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0; ∞ where κ(2α) is."""
         a = _checking.alpha(alpha)
         _, tilt = self.tilts()
-        return quadrature.elementwise(lambda x: quadrature.ratio_and_rise(tilt, x)[0], a)
+        return quadrature.elementwise(lambda x: quadrature.log_mgf_ratio_and_slope(tilt, x)[0], a)
 
     def mixture(self, log_n: float) -> "tuple[Law, Nodes] | None":
-        """Return the law of a row given its common factor, and that factor's nodes; or None.
+        """Return the scores' law given their common factor, and nodes of the factor; or None.
 
-        Given the factor the scores of a row are independent.
+        Given the factor the scores of a row are independent. None where they are so without one.
         """
         return None
 
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return scores and weights that average functions which vary over αs as e^{αs} does.
+        """Return nodes that average functions of a score which vary with αs as fast as e^{αs} does.
 
-        For one of n independent scores, or one of density f(s)e^{tilt·s}/E e^{tilt·s} among them;
-        up to scores so large that n of them are nowhere near, and to densities e^{−further} less.
+        They are for one of n independent scores; or, if `tilt` is not 0, for a needle of density
+        f(s)e^{tilt·s}/E e^{tilt·s}. `further` lowers the smallest density covered by e^{−further}.
         """
         width = quadrature.WIDTH / alpha if alpha > 0.0 else inf
         depth = quadrature.DEPTH + 2.0 * log_n + further
@@ -160,7 +160,7 @@ class Law(ABC):
         return Nodes(scores, weights / weights.sum())
 
     def tail(self, s: ArrayLike) -> FloatArray:
-        """Return P(score > s), elementwise in finite s."""
+        """Return the probability P(score > s), elementwise in finite s."""
 
         def beyond(x: float) -> float:
             marks = [*self.landmarks, x]
@@ -174,11 +174,11 @@ class Law(ABC):
 
     @property
     def spread(self) -> float:
-        """The standard deviation of a score, σ."""
+        """Return the standard deviation of a score, σ."""
         return float(np.sqrt(_checking.positive("variance", self.variance)))
 
     def panels(self, tilt: float = 0.0, **options: Any) -> Panels:
-        """Return the panels of the density f(s)e^{tilt·s}; options as in `quadrature.panels`."""
+        """Return Gauss's panels for f(s)e^{tilt·s}, with the options of `quadrature.panels`."""
         panels = quadrature.panels(self.logpdf, self.landmarks, self.spread, tilt, **options)
         if tilt == 0.0:
             weights = np.exp(panels.log_weights + panels.log_density)
@@ -197,20 +197,20 @@ class Law(ABC):
         return panels
 
     def _nodes(self, tilt: float = 0.0, **options: float) -> tuple[FloatArray, FloatArray]:
-        """Return scores and log weights that average over f(s)e^{tilt·s}."""
+        """Return scores and log weights for sums that average functions over f(s)e^{tilt·s}."""
         panels = self.panels(tilt, **options)
         logs = panels.log_weights + panels.log_density + tilt * panels.scores
         return panels.scores.ravel(), logs.ravel()
 
     def _is_heavy(self) -> bool:
-        """Return whether −log f(s)/s still falls far out, and κ is infinite at every α > 0."""
+        """Return True if −log f(s)/s tends to 0 as s → ∞, so that E e^{αs} = ∞ at every α > 0."""
         far = self.spread * np.array([1e100, 1e200])
         with np.errstate(all="ignore"):
             rates = -self.logpdf(far) / far
         return bool(rates[1] < 0.9 * rates[0])
 
     def tilts(self) -> tuple[float, Tilt]:
-        """Return m = E s, and the function of α that gives κ(α) − αm and κ'(α) − m."""
+        """Return m = E s, and a function from α to κ(α) − αm and κ'(α) − m, κ(α) = log E e^{αs}."""
         spread = self.spread
         s, log_f = self._nodes()
         weights = np.exp(log_f) / np.exp(log_f).sum()
@@ -257,7 +257,7 @@ class Normal(Law):
 
     @property
     def variance(self) -> float:
-        """The variance of a score, Var s = 1."""
+        """Return the variance of a score, Var s = 1."""
         return 1.0
 
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
@@ -270,13 +270,13 @@ class Normal(Law):
             return a * a / 2.0
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
-        """Return κ(2α) − 2κ(α) = α², elementwise in α ≥ 0; exact to rounding."""
+        """Return κ(2α) − 2κ(α) = α², κ(α) = log E e^{αs}, elementwise in α ≥ 0, to rounding."""
         a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
             return a * a
 
     def logpdf(self, s: ArrayLike) -> FloatArray:
-        """Return log f(s) = −s²/2 − ½ log 2π, elementwise; exact to rounding."""
+        """Return the log density log f(s) = −s²/2 − ½ log 2π, elementwise; exact to rounding."""
         x = _checking.real("s", s)
         with np.errstate(over="ignore"):
             return cast(FloatArray, -0.5 * x * x - 0.5 * np.log(2.0 * np.pi))
@@ -284,12 +284,12 @@ class Normal(Law):
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return a trapezoidal rule, moved by the tilt: e^{θs} moves a normal density by θ."""
+        """Return nodes of a trapezoidal rule; a tilt e^{θs} moves the normal density by θ."""
         nodes = quadrature.normal_nodes(self.logpdf, alpha, log_n, further)
         return nodes._replace(scores=tilt + nodes.scores)
 
     def tail(self, s: ArrayLike) -> FloatArray:
-        """Return P(score > s), elementwise; exact to rounding."""
+        """Return the probability P(score > s), elementwise; exact to rounding."""
         return cast(FloatArray, ndtr(-_checking.real("s", s)))
 
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
@@ -321,7 +321,7 @@ class DotProduct(Law):
 
     @property
     def variance(self) -> float:
-        """The variance of a score, Var s = 1: the variance d of q·k, divided by (√d)²."""
+        """Return the variance of a score, Var s = 1: the variance d of q·k, divided by (√d)²."""
         return 1.0
 
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
@@ -335,7 +335,7 @@ class DotProduct(Law):
             return cast(FloatArray, np.where(below, -0.5 * self.d * np.log1p(-x), np.inf))
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
-        """Return κ(2α) − 2κ(α), elementwise in α ≥ 0; infinite for α ≥ √d/2.
+        """Return κ(2α) − 2κ(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0; infinite for α ≥ √d/2.
 
         With x = α²/d it is −(d/2) log1p(−x(2 + x)/(1 − x)²), which subtracts nothing large. The
         relative error is a few units of rounding divided by 1 − 4x.
@@ -359,7 +359,7 @@ class DotProduct(Law):
         return cast(FloatArray, np.where(infinite, -np.inf, value) + 0.5 * np.log(self.d))
 
     def mixture(self, log_n: float) -> tuple[Law, Nodes]:
-        """Return the normal law, and nodes for its factor |q|/√d."""
+        """Return the standard normal law, and nodes of the factor |q|/√d common to a row."""
         return Normal(), quadrature.length_nodes(self.d, log_n)
 
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
@@ -367,7 +367,7 @@ class DotProduct(Law):
         return cast(FloatArray, radius * rng.standard_normal((rows, n)))
 
     def _fraction(self, alpha: ArrayLike, pole: float) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Return where α²/d is below `pole`, and that number there, else 0."""
+        """Return a mask of α²/d < `pole`, and α²/d where the mask is True, else 0."""
         a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
             x = a * (a / self.d)
@@ -400,7 +400,7 @@ class Cosine(Law):
 
     @property
     def variance(self) -> float:
-        """The variance of a score, Var s = 1/d."""
+        """Return the variance of a score, Var s = 1/d."""
         return 1.0 / self.d
 
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
@@ -414,7 +414,7 @@ class Cosine(Law):
         return np.where(self._is_small(a), self._series(a), a - self._bessel(a).deficit)
 
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
-        """Return κ(2α) − 2κ(α), elementwise in α ≥ 0.
+        """Return κ(2α) − 2κ(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0.
 
         Error below 1e-12 of 1 + the value, for d ≤ 10⁶ and α ≤ 10¹². At large α the parts of κ
         that are linear in α cancel: it is 2D(α) − D(2α) with D(α) = α − κ(α).
@@ -433,7 +433,7 @@ class Cosine(Law):
         return np.where(self._is_small(double), series, 2.0 * deficit - doubled)
 
     def log_mgf_derivatives(self, alpha: ArrayLike) -> BesselSeries:
-        """Return α − κ, κ', 1 − κ' and κ'' at α, elementwise in α ≥ 0.
+        """Return α − κ(α), κ'(α), 1 − κ'(α) and κ''(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0.
 
         κ'(α) = I_{d/2}(α)/I_{d/2−1}(α) is the mean of s under the density tilted by e^{αs}, and
         κ''(α) its variance: 0 and 1/d at α = 0. Relative errors below 1e-12 of 1 + α − κ and of
@@ -453,7 +453,7 @@ class Cosine(Law):
         return cast(NDArray[np.bool_], alpha <= 2.0 * np.sqrt(self.d))
 
     def _series(self, alpha: FloatArray) -> FloatArray:
-        """Return log Σ_j (α²/4)^j / (j! (d/2)_j), where α is small; the rest is not used."""
+        """Return κ(α) = log Σ_j (α²/4)^j / (j! (d/2)_j) for α ≤ 2√d, and 0 for larger α."""
         quarter = np.where(self._is_small(alpha), alpha, 0.0) ** 2 / 4.0
         term = np.ones_like(quarter)
         total = np.zeros_like(quarter)
@@ -463,7 +463,7 @@ class Cosine(Law):
         return np.log1p(total)
 
     def _bessel(self, alpha: FloatArray) -> BesselSeries:
-        """Return the Bessel form; 1 stands in for tiny α and ∞, which the caller overrules."""
+        """Return κ and derivatives from Bessel functions, at 1 in place of tiny and infinite α."""
         inside = (alpha >= TINY) & np.isfinite(alpha)
         return log_bessel_i_normalised(self.d / 2.0 - 1.0, np.where(inside, alpha, 1.0))
 
@@ -490,7 +490,7 @@ class Cosine(Law):
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return Gauss's rule on panels."""
+        """Return nodes of Gauss's rule on panels, with the smoothness of high dimensions."""
         nodes = super().quadrature_nodes(alpha, log_n, tilt=tilt, further=further)
         if self.d < SMOOTH_DIMENSION:
             return nodes
@@ -515,7 +515,7 @@ class Cosine(Law):
 
 
 def check_law(law: Law) -> None:
-    """Raise TypeError for anything but a law, and ValueError for one without positive variance."""
+    """Raise TypeError unless `law` is a `Law`, and ValueError unless its variance is positive."""
     if not isinstance(law, Law):
         raise TypeError(
             f"law must be Normal(), Cosine(d), DotProduct(d) or another Law, got law={law!r:.80}"

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from attnlib import _checking, sampling
 from attnlib._checking import FloatArray
-from attnlib.sampling import Estimate, estimated
+from attnlib.sampling import Estimate, make_estimate
 from attnlib.scores import Law
 
 PEAK = 0.44
@@ -32,23 +32,23 @@ PEAK = 0.44
 x tanh x = ½; with more keys behind the two it is larger."""
 
 SMALLEST_LOG = -1e60
-"""Stands in for log 0, which no mean can hold. e to any mean that contains it is 0."""
+"""Replaces log 0, so that a mean over rows is finite; e to such a mean is 0."""
 
 MOST_NUMBERS = 2**27
 """Scores drawn by default."""
 
 PILOT_NUMBERS = 2**20
-"""Scores drawn to find out where to look."""
+"""Scores drawn to locate the maximum before the search."""
 
 NEAR = 0.005
-"""Distance in log α over which the fall of a slope is taken."""
+"""Distance in log α of the difference quotient of a slope."""
 
 STEP = 1.15
 """Ratio of neighbouring α in a search. Terms e^{−α·gap} change little over it, whatever the gap."""
 
 
 def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: int = 0) -> Estimate:
-    """Return the geometric mean of the gradient over random rows, exp(E log g), for each α.
+    """Return the geometric mean exp(E log g) of the gradient g over random rows, for each α.
 
     - `alpha`: α ≥ 0, a number or an array.
     - `rows`: by default 10 000.
@@ -83,14 +83,14 @@ def best_alpha(
     seed: int = 0,
     report: Callable[[float], None] | None = None,
 ) -> Estimate:
-    """Return the α that maximises the geometric mean of the gradient, exp(E log g).
+    """Return the α that maximises the geometric mean exp(E log g) of the gradient g of random rows.
 
     - `rows`: 100 or more. By default it is as large as some seconds allow: about 10⁸ scores, but at
       least 4000 rows, and at most 10⁵.
     - `report`: a function that is called with each α before a pass over the rows.
 
     Returns an `Estimate`, by the secant method on the mean of ∂log g/∂log α over the same rows at
-    every step. The standard error of the root is that of the mean, over its fall: for `Normal` near
+    every step. The standard error of the root is that mean's, over its slope: for `Normal` near
     0.75/√rows of the value.
 
     Raises ValueError or TypeError for fewer than 100 rows; RuntimeError where so few rows show no
@@ -123,11 +123,11 @@ def best_alpha(
             f"no maximum of the geometric mean near alpha={np.exp(start):g}; more rows may show one"
         )
     value, (beyond, noise) = np.exp(search.root), slope(search.root + NEAR)
-    return estimated(value, value * noise / np.abs(beyond / NEAR))
+    return make_estimate(value, value * noise / np.abs(beyond / NEAR))
 
 
 def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
-    """Return for each random row the α that maximises its own g, an array (rows,).
+    """Return the α that maximises the gradient g of each random row, an array (rows,).
 
     With δ the gap of its two largest scores, a row's optimum lies between 0.44/δ and c/δ where
     2c(n − 1)e^{−c} = 0.44: g reaches 0.44/δ with the two largest keys alone, more keys only raise
@@ -150,7 +150,7 @@ def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
 
 
 class _TopTwo(NamedTuple):
-    """Rows seen from their two largest scores s₁ ≥ s₂.
+    """Hold the score differences of rows to their two largest scores s₁ ≥ s₂.
 
     With f_i = e^{α(s_i − s₂)} over all keys but the largest, F = Σf and ε = e^{−α(s₁ − s₂)},
     1 − Σp² = ε[2F + ε(F² − Σf²)]/(1 + εF)²: log g has an absolute error below
@@ -161,14 +161,14 @@ class _TopTwo(NamedTuple):
     others: FloatArray  # (m, n − 1): s_i − s₂ ≤ 0, without s₁
 
     @classmethod
-    def of(cls, s: FloatArray) -> "_TopTwo":
-        """Return it of rows of scores, (m, n)."""
+    def from_scores(cls, s: FloatArray) -> "_TopTwo":
+        """Return the differences for rows of scores of shape (m, n)."""
         ordered = np.partition(s, -2)
         largest, second = ordered[:, -1], ordered[:, -2]
         return cls(largest - second, ordered[:, :-1] - second[:, None])
 
     def log_gradient(self, alpha: ArrayLike) -> FloatArray:
-        """Return log g, shape (m,), for α ≥ 0, one number or one a row."""
+        """Return log g of each row, shape (m,), for α ≥ 0, one number or an array (m,)."""
         scale = np.broadcast_to(alpha, self.gap.shape)
         with np.errstate(over="ignore", divide="ignore"):
             weights = np.exp(scale[:, None] * self.others)
@@ -180,7 +180,7 @@ class _TopTwo(NamedTuple):
         return cast(FloatArray, logs)
 
     def slope(self, alpha: float) -> FloatArray:
-        """Return ∂log g/∂log α for α > 0, shape (m,)."""
+        """Return the derivative ∂log g/∂log α of each row, shape (m,), at α > 0."""
         weights = np.exp(alpha * self.others)
         weighted = weights * self.others
         # F and F² − Σf², each with its derivative
@@ -196,30 +196,30 @@ class _TopTwo(NamedTuple):
 
 
 def _dot(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return Σ ab along the last axis, without an array of the products."""
+    """Return the row-wise dot products Σ_j a_ij b_ij, without an array of the products."""
     return cast(FloatArray, np.einsum("ij,ij->i", a, b))
 
 
 def _log_gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
-    """Return log g for each row and each α, shape (m, *alpha.shape)."""
-    row = _TopTwo.of(s)
+    """Return log g for each of m rows and each α, shape (m, *alpha.shape)."""
+    row = _TopTwo.from_scores(s)
     logs = np.stack([row.log_gradient(a) for a in alpha.flat], axis=-1)
     return np.maximum(logs, SMALLEST_LOG).reshape(len(s), *alpha.shape)
 
 
 def _slopes(s: FloatArray, alpha: float) -> FloatArray:
-    return _TopTwo.of(s).slope(alpha)
+    return _TopTwo.from_scores(s).slope(alpha)
 
 
 def _gap(s: FloatArray) -> FloatArray:
-    return _TopTwo.of(s).gap
+    return _TopTwo.from_scores(s).gap
 
 
 def _row_optima(s: FloatArray) -> FloatArray:
-    """Return the α that maximises g, for each row."""
+    """Return the α that maximises the gradient g of each row of scores (m, n), shape (m,)."""
     from scipy.optimize import elementwise  # takes as long to load as all of attnlib
 
-    row = _TopTwo.of(s)
+    row = _TopTwo.from_scores(s)
     gap = np.maximum(row.gap, 1e-60)
     units = _search_units(s.shape[-1])  # of α·gap
     height = np.stack([row.log_gradient(unit / gap) for unit in units], axis=-1)
@@ -232,24 +232,24 @@ def _row_optima(s: FloatArray) -> FloatArray:
         return -part.log_gradient(np.exp(log_unit) / gap[index])
 
     logs = np.log(units)
-    found = elementwise.find_minimum(
+    search = elementwise.find_minimum(
         loss,
         (logs[place], logs[place + 1], logs[place + 2]),
         args=(np.arange(peak.size, dtype=np.float64),),
         tolerances={"xatol": 1e-8, "xrtol": 0.0, "fatol": 0.0, "frtol": 0.0},
         maxiter=200,
     )
-    if not found.success.all():
-        raise RuntimeError(f"the search for a row's best α failed, status {found.status}")
+    if not search.success.all():
+        raise RuntimeError(f"the search for a row's best α failed, status {search.status}")
     # The lowest loss of each row comes last, and so stays. Only a tied row has no peak at all.
-    order = np.argsort(-found.f_x, kind="stable")
+    order = np.argsort(-search.f_x, kind="stable")
     best = np.full(len(s), units[-1])
-    best[peak[order]] = np.exp(found.x[order])
+    best[peak[order]] = np.exp(search.x[order])
     return best / gap
 
 
 def _search_units(n: int) -> FloatArray:
-    """Return a geometric table from PEAK to the c with 2c(n − 1)e^{−c} = PEAK."""
+    """Return α·gap at which to search: a geometric table from PEAK to c, 2c(n − 1)e^{−c} = PEAK."""
     end = 2.0
     for _ in range(100):  # a contraction: the derivative is 1/c
         end = np.log(2.0 * (n - 1) / PEAK) + np.log(end)
@@ -261,7 +261,7 @@ def _search_units(n: int) -> FloatArray:
 
 
 def _bracket(law: Law, n: int, **options: Any) -> float:
-    """Return log α within a step of the maximum of the geometric mean."""
+    """Return log α of the table's maximum of the geometric mean: the start of the secant method."""
     gap = float(sampling.sample(law, n, _gap, **options).quantile(0.5).value)
     if gap == 0.0:
         raise ValueError(f"law must have rows whose largest scores differ, got law={law!r:.80}")

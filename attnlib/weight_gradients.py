@@ -1,8 +1,8 @@
-"""Compute ∂L/∂log t of every head from weights and gradients of any framework.
+"""Compute ∂L/∂log t of every head, t its logits' factor, from weights and their gradients.
 
-Where logits are linear in a head's queries, multiplying them by t is multiplying the weights and
-the bias that make the queries: the derivative is the sum of each entry times its gradient. The
-same holds for keys. `attnlib.calibration.from_gradients` finds the arrays in a PyTorch model.
+Logits are linear in the weights and the bias that make a head's queries. So the derivative by the
+logarithm of a factor t on the logits is the sum of each such entry times its gradient; the same
+holds for keys. `attnlib.calibration.from_gradients` finds the arrays in a PyTorch model.
 
 Chapter: calibration.
 """
@@ -31,16 +31,16 @@ def by_head(
     axis: int = -1,
     tolerance: float = TOLERANCE,
 ) -> FloatArray:
-    """Compute ∂L/∂log t of each head, where t multiplies its logits.
+    """Return ∂L/∂log t of each head, where L is the loss and t a factor of its logits.
 
-    - `queries`, `keys`: pairs of an array and its gradient, of the same shape: the kernel first,
-      then the bias if there is one. Anything that NumPy reads, in half precision too.
-    - `heads`, `key_heads`: how many of each, by default as many keys.
-    - `axis`: where the kernel has its heads: −1 for (inputs, heads · d), 0 for (heads · d, inputs),
-      1 for (inputs, heads, d). A bias is (heads · d,) or (heads, d).
-    - `tolerance`: how far the sums of queries and keys may be apart, in units of what they would be
-      if their products had random signs. The identity holds for both, so that this notices queries
-      which enter elsewhere, or whose rows are not those. Give 0.05 for half precision.
+    - `queries`, `keys`: pairs (array, gradient) of one shape: the kernel first, then the bias if
+      there is one. Any arrays that NumPy reads, in half precision too.
+    - `heads`, `key_heads`: numbers of query heads and key heads, by default equal.
+    - `axis`: the axis of the kernel that runs over heads: −1 for (inputs, heads · d), 0 for
+      (heads · d, inputs), 1 for (inputs, heads, d). A bias is (heads · d,) or (heads, d).
+    - `tolerance`: the largest difference of the sums over queries and over keys, in units of its
+      size if their products had random signs. The sums agree in theory; they differ where queries
+      also enter elsewhere, or the arrays are other ones. Give 0.05 for half precision.
 
     Returns an array (heads,), accurate to rounding in float64. Read gradients after unscaling and
     before clipping, summed over shards. Raises ValueError where shapes do not fit or where the sums
@@ -54,8 +54,8 @@ def by_head(
     groups = heads if key_heads is None else _checking.integer("key_heads", key_heads, minimum=1)
     if heads % groups:
         raise ValueError(f"key_heads must divide heads = {heads}, got {groups}")
-    q, k = _sums("queries", queries, heads, axis), _sums("keys", keys, groups, axis)
-    difference = apart(q, k)
+    q, k = _sum_products("queries", queries, heads, axis), _sum_products("keys", keys, groups, axis)
+    difference = mismatch(q, k)
     if not difference <= _checking.positive("tolerance", tolerance):
         raise ValueError(
             f"queries and keys must have the same sums, got some {difference:.2g} apart, where "
@@ -66,25 +66,25 @@ def by_head(
     return result
 
 
-def in_groups(sums: FloatArray, groups: int) -> FloatArray:
-    """Return the sums over groups of neighbours, (2, heads) to (2, groups)."""
+def sum_groups(sums: FloatArray, groups: int) -> FloatArray:
+    """Return sums over groups of neighbouring heads, from shape (2, heads) to (2, groups)."""
     grouped: FloatArray = sums.reshape(2, groups, -1).sum(axis=2)
     return grouped
 
 
-def apart(queries: FloatArray, keys: FloatArray) -> float:
-    """Return how far sums are apart, in units of random signs; of all heads if keys lie across."""
+def mismatch(queries: FloatArray, keys: FloatArray) -> float:
+    """Return the difference of the sums over queries and keys, over its size for random signs."""
     groups = keys.shape[1] if queries.shape[1] % keys.shape[1] == 0 else 1
-    (q, q_square), (k, k_square) = in_groups(queries, groups), in_groups(keys, groups)
+    (q, q_square), (k, k_square) = sum_groups(queries, groups), sum_groups(keys, groups)
     unit = float((q_square + k_square).sum())
     return float(np.sqrt(np.square(q - k).sum() / unit)) if unit else 0.0
 
 
-def _sums(name: str, pairs: Sequence[Pair], heads: int, axis: int) -> FloatArray:
-    """Return the sums of products and of their squares, (2, heads)."""
+def _sum_products(name: str, pairs: Sequence[Pair], heads: int, axis: int) -> FloatArray:
+    """Return for each head Σ w·∂L/∂w over its weights w and the sum of the squares, (2, heads)."""
     total = np.zeros((2, heads))
     for i, pair in enumerate(pairs):
-        weight, gradient = (_numbers(array) for array in pair)
+        weight, gradient = (_as_float64(array) for array in pair)
         if weight.shape != gradient.shape:
             raise ValueError(
                 f"{name}[{i}] must be two arrays of one shape, got {weight.shape} and "
@@ -101,8 +101,8 @@ def _sums(name: str, pairs: Sequence[Pair], heads: int, axis: int) -> FloatArray
     return total
 
 
-def _numbers(array: Any) -> FloatArray:
-    """Return an array in double precision."""
+def _as_float64(array: Any) -> FloatArray:
+    """Return an array of any framework as a NumPy array of float64."""
     detached = array.detach().float().cpu() if hasattr(array, "detach") else array
     numbers: FloatArray = np.asarray(detached).astype(np.float64)
     return numbers

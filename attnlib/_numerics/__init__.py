@@ -1,1 +1,1 @@
-"""Numerical plumbing, private: rules of quadrature, and Bessel functions of large order."""
+"""Compute quadrature rules and Bessel functions of large order, for the other modules alone."""

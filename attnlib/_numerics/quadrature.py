@@ -1,4 +1,4 @@
-"""Rules of quadrature over one score: points and weights that average what `_gumbel` needs.
+"""Make quadrature rules for a score: nodes and weights that average what `_gumbel` needs.
 
 For normal scores and lengths of queries they are trapezoidal rules, which converge exponentially
 for smooth integrands that decay, over variables chosen so that they are. Any other density is cut
@@ -32,10 +32,10 @@ NORMAL_STEP = 0.7
 """The same for a standard normal density: error e^{−2(π/NORMAL_STEP)²}."""
 
 LENGTH_STEP = 0.12
-"""The same for the logarithm of a query's length; freezing sharpens with log n, and it shrinks."""
+"""The same for the logarithm of a query's length; it shrinks with log n, as freezing sharpens."""
 
 OMEGA = 0.5671432904097838
-"""Where w = e^{−w}."""
+"""The root of w = e^{−w}."""
 
 POINTS = 16
 """Points of Gauss's rule on a panel."""
@@ -47,23 +47,23 @@ TOLERANCE = 1e-10
 """On a panel the density is a polynomial of degree POINTS − 1 up to this share of its maximum."""
 
 HALVINGS = 48
-"""A panel about a point where the density is not smooth is halved so often, and then is no loss."""
+"""Most halvings of a panel about a corner of the density; what is left of it is negligible."""
 
 FAINT = (-746.0, -690.0)
-"""From about the second on the logarithm of a float loses digits, and below the first it is never:
-a density that ends between them has underflowed."""
+"""Logarithms of the smallest float64 and of one with few digits left: a density that ends between
+them has underflowed."""
 
 MOST_HALVED, MOST_PANELS = 2**14, 2**19
-"""More panels that are halved are a sign of a density that is smooth nowhere; more in the end, of a
-range too long for its α. They bound the time as well: some 10⁶ and 10⁷ values of the density."""
+"""Most halved panels, beyond which the density is smooth nowhere, and most panels in the end,
+beyond which its range is too long for α. They also bound the time: 10⁶ and 10⁷ densities."""
 
 
 class UnderflowError(ValueError):
-    """Raised where a log density is −∞ because the density's float has underflowed to 0."""
+    """Signal a log density that is −∞ because the density itself has underflowed to 0."""
 
 
 class Nodes(NamedTuple):
-    """Increasing scores and weights, Σ w = 1, that average e^{αs} and the like over a score."""
+    """Hold increasing scores and their weights, Σ w = 1, for averages over a score."""
 
     scores: FloatArray
     weights: FloatArray
@@ -74,7 +74,7 @@ class Nodes(NamedTuple):
 
 
 def normal_nodes(logpdf: LogDensity, alpha: float, log_n: float, further: float = 0.0) -> Nodes:
-    """Return the rule for standard normal scores, to where f is e^{−further} smaller."""
+    """Return nodes for n standard normal scores, to e^{−DEPTH − further} of the peak density."""
     width = STEP / alpha if alpha > 0.0 else np.inf
     step = 1.0 / (1.0 / NORMAL_STEP + 1.0 / width)
     lowest, highest = np.sqrt(2.0 * (DEPTH + further + np.array([0.0, 2.0 * log_n])))
@@ -84,14 +84,14 @@ def normal_nodes(logpdf: LogDensity, alpha: float, log_n: float, further: float 
 
 
 def smoothness(spread: float, log_n: float) -> float:
-    """Return how smooth the largest αs + X of n is, for smooth densities of s; the std of αs."""
+    """Return by how much a trapezoidal step may grow: max(1, spread/(1 + √(2 log n)))."""
     return max(1.0, spread / (1.0 + float(np.sqrt(2.0 * log_n))))
 
 
 def length_nodes(d: int, log_n: float) -> Nodes:
-    """Return the rule for r = |q|/√d, r² ~ χ²_d/d.
+    """Return nodes for the relative length r = |q|/√d of a random query, r² ~ χ²_d/d.
 
-    The trapezoidal rule in w with log r = w − e^{−w}, which pulls in the tail of short queries.
+    The rule is trapezoidal in w, log r = w − e^{−w}: few steps cover the long tail at small r.
     """
     # log r has the std 1/√(2d) in high dimensions, and d log r/dw is below 1.6 near r = 1.
     step = 1.0 / np.hypot((1.0 + log_n / 9.0) / LENGTH_STEP, 1.9 * np.sqrt(2.0 * d) / NORMAL_STEP)
@@ -116,17 +116,17 @@ _LAGRANGE = np.linalg.inv(legendre.legvander(_X, POINTS - 1))  # values at _X to
 _TO_HALVES = legendre.legvander(_HALVES, POINTS - 1) @ _LAGRANGE
 _TO_END = (1.0 - legendre.legvander(_X, POINTS)) @ legendre.legint(_LAGRANGE)  # integrals up to 1
 OUTWARD = np.append(16.0 ** np.arange(-5, 0), 4.0 ** np.arange(26))
-"""Distances, in standard deviations, to look at on either side of a landmark."""
+"""Distances of the first edges on either side of a landmark, in standard deviations."""
 
 TOWARDS_AN_END = np.concatenate([np.arange(8) / 8.0, 1.0 - 0.5 ** np.arange(4, 48), [1.0]])
-"""Cuts of a panel that follow F^n too, whose last part may lie in a small part of the panel."""
+"""Cuts of a panel for integrands with F^n, which may rise in a small last part of the panel."""
 
 FARTHEST = float(OUTWARD[-2])
 """Scores beyond it, in standard deviations, count only where an integral diverges."""
 
 
 class Panels(NamedTuple):
-    """Gauss's points on intervals, both increasing: arrays (intervals, POINTS)."""
+    """Hold Gauss's points on intervals, both increasing: arrays (intervals, POINTS)."""
 
     scores: FloatArray
     log_weights: FloatArray
@@ -142,14 +142,14 @@ def panels(
     width: float = np.inf,
     fractions: ArrayLike = (0.0, 1.0),
 ) -> Panels:
-    """Return panels for a density times e^{tilt·s}, where that is above e^{−depth} of its maximum.
+    """Return panels for the density f(s)e^{tilt·s}, where it exceeds e^{−depth} of its maximum.
 
-    They start from edges at 0, at the landmarks, and around each at 10⁻⁶ to 10¹⁵ times `spread`.
-    Those that count are halved until the polynomial through a panel's points meets the function at
-    the points of both halves. In the end each is cut at `fractions`, and to lengths below `width`.
+    The first edges lie at 0, at the landmarks, and around each at 10⁻⁶ to 10¹⁵ times `spread`. A
+    panel with enough mass is halved until the polynomial through its points agrees with f at the
+    points of both halves. The last panels are cut at `fractions`, and to lengths below `width`.
 
-    Raises ValueError or TypeError where `logpdf` is no log density, has underflowed where it
-    counts, or needs too many panels.
+    Raises ValueError or TypeError where `logpdf` is no log density, underflows where its mass
+    matters, or needs too many panels.
     """
     marks = _checking.finite("landmarks", [0.0, *landmarks])
     outward = spread * np.concatenate([-OUTWARD, [0.0], OUTWARD])
@@ -158,7 +158,7 @@ def panels(
     kept, highest, halved = [], -np.inf, 0
     for halving in range(HALVINGS + 1):
         s = (left + right)[:, None] / 2.0 + (right - left)[:, None] / 2.0 * _PLACES
-        log_density = evaluated(logpdf, s)
+        log_density = evaluate_log_density(logpdf, s)
         logs = log_density + tilt * s
         # At its ends a panel shows a peak between two points; a jump there is its neighbour's.
         mass = logs.max(axis=-1) + np.log(right - left)
@@ -167,12 +167,12 @@ def panels(
         # Rounding in log f and in s leaves so much that no halving will mend.
         size = np.where(shape > TOLERANCE, np.abs(log_density[:, :-2]), 0.0).max(axis=-1)
         noise = 1e-14 * size + 4e-15 * np.abs(s).max(axis=-1) / (right - left)
-        done = (miss <= TOLERANCE + noise) | (halving == HALVINGS)
+        converged = (miss <= TOLERANCE + noise) | (halving == HALVINGS)
         counts = (mass >= max(highest, mass.max()) - depth - 10.0) & (mass > -np.inf)
         _check_end(log_density[counts], s[counts], tilt)
-        highest = max(highest, mass[done].max(initial=-np.inf))
-        kept.append((left[counts & done], right[counts & done]))
-        left, right = left[counts & ~done], right[counts & ~done]
+        highest = max(highest, mass[converged].max(initial=-np.inf))
+        kept.append((left[counts & converged], right[counts & converged]))
+        left, right = left[counts & ~converged], right[counts & ~converged]
         if not left.size:
             break
         halved += left.size
@@ -194,14 +194,14 @@ def panels(
     middle = np.repeat(left, cuts) + (2 * place + 1) * half
     order = np.argsort(middle)
     s = middle[order, None] + half[order, None] * _X
-    log_weights, log_density = np.log(half[order, None] * _W), evaluated(logpdf, s)
+    log_weights, log_density = np.log(half[order, None] * _W), evaluate_log_density(logpdf, s)
     height = (log_weights + log_density + tilt * s).max(axis=-1)
     counts = height >= height.max(initial=-1e300) - depth
     return Panels(s[counts], log_weights[counts], log_density[counts])
 
 
-def evaluated(logpdf: LogDensity, s: FloatArray) -> FloatArray:
-    """Return the log density at each score, −∞ also where it is infinite."""
+def evaluate_log_density(logpdf: LogDensity, s: FloatArray) -> FloatArray:
+    """Return the log density at each score; +∞ becomes −∞, and NaN raises ValueError."""
     with np.errstate(all="ignore"):
         values = np.asarray(logpdf(s))
     if values.shape != s.shape or values.dtype.kind != "f":
@@ -218,7 +218,7 @@ def evaluated(logpdf: LogDensity, s: FloatArray) -> FloatArray:
 
 
 def _check_end(log_density: FloatArray, s: FloatArray, tilt: float) -> None:
-    """Raise UnderflowError if one of the panels has the end of a density that has underflowed."""
+    """Raise UnderflowError if a log density falls to −∞ where its float has underflowed."""
     top = log_density.max(axis=-1)
     ended = np.isneginf(log_density).any(axis=-1) & (top > FAINT[0]) & (top < FAINT[1])
     if ended.any():
@@ -236,8 +236,8 @@ def _check_number(count: float, most: int) -> None:
         )
 
 
-def panel_tail(panels: Panels) -> FloatArray:
-    """Return P(score > s) at each point of panels that reach up to where there are none."""
+def tail_at_points(panels: Panels) -> FloatArray:
+    """Return P(score > s) at each point s of panels that cover all scores of the law."""
     weights, density = np.exp(panels.log_weights), np.exp(panels.log_density)
     mass = (weights * density).sum(axis=-1)
     beyond = np.append(np.cumsum(mass[::-1])[::-1], 0.0)[1:]
@@ -246,11 +246,11 @@ def panel_tail(panels: Panels) -> FloatArray:
 
 
 def elementwise(function: Callable[[float], float], values: FloatArray) -> FloatArray:
-    """Return a function of arrays that applies a function of one number to each entry."""
+    """Return function(x) for each entry x of `values`, as an array of the same shape."""
     return np.array([function(float(x)) for x in values.ravel()]).reshape(values.shape)
 
 
-def ratio_and_rise(tilt: Tilt, alpha: float) -> tuple[float, float]:
-    """Return R = κ(2α) − 2κ(α), and its logarithmic derivative αR'."""
-    (one, first), (two, second) = tilt(alpha), tilt(2.0 * alpha)
-    return (two - 2.0 * one, 2.0 * alpha * (second - first)) if two < inf else (inf, inf)
+def log_mgf_ratio_and_slope(tilt: Tilt, alpha: float) -> tuple[float, float]:
+    """Return R(α) = κ(2α) − 2κ(α) and its logarithmic derivative αR'(α), κ(α) = log E e^{αs}."""
+    (low, low_slope), (high, high_slope) = tilt(alpha), tilt(2.0 * alpha)
+    return (high - 2.0 * low, 2.0 * alpha * (high_slope - low_slope)) if high < inf else (inf, inf)

@@ -1,4 +1,4 @@
-"""Special functions that SciPy lacks, or loses digits in: what the laws of scores are made of.
+"""Compute the special functions of the laws of scores that SciPy lacks or loses digits in.
 
 Chapter: variance (the density of a score at finite d).
 """
@@ -45,7 +45,7 @@ def log_gamma_half_step(a: FloatArray) -> FloatArray:
 
 @cache
 def debye_polynomials() -> tuple[Polynomial, ...]:
-    """Return U_0 … U_14 of the uniform (Debye) expansions of the modified Bessel functions.
+    """Return the polynomials U_0 … U_14 of Debye's expansions of the modified Bessel functions.
 
     U_{k+1}(t) = ½t²(1 − t²)U_k'(t) + ⅛∫₀ᵗ(1 − 5x²)U_k(x) dx, U_0 = 1
     (NIST Digital Library of Mathematical Functions, 10.41.9).
@@ -59,7 +59,7 @@ def debye_polynomials() -> tuple[Polynomial, ...]:
 
 
 def log_bessel_k_normalised(order: float, z: FloatArray) -> FloatArray:
-    """Return log[ (z/2)^ν K_ν(z) / (√π Γ(ν + ½)) ] for ν = `order` ≥ 0 and z ≥ 0.
+    """Return log[ (z/2)^ν K_ν(z) / (√π Γ(ν + ½)) ], K_ν the Bessel function, ν = `order` and z ≥ 0.
 
     As a function of x, with z = |x|, this is the log density of a sum of 2ν + 1 products of
     independent standard normal variables. Accurate to 1e-12 relative to 1 + |value| for
@@ -104,7 +104,7 @@ def _uniform_k(order: float, z: FloatArray) -> FloatArray:
 
 
 class BesselSeries(NamedTuple):
-    """κ(α) = log ₀F₁(; ν + 1; α²/4) and its relatives at one order ν, elementwise in α."""
+    """Hold α − κ(α) and derivatives of κ(α) = log ₀F₁(; ν + 1; α²/4), elementwise in α."""
 
     deficit: FloatArray  # α − κ(α)
     first: FloatArray  # κ'(α) = I_{ν+1}(α)/I_ν(α)

@@ -17,9 +17,9 @@ that sees n keys, `arithmetic` multiplies; `foreign` and `registered` are made o
 Chapter: scaling_rules.
 """
 
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 
-with brought_by("torch"):
+with extra_packages("torch"):
     from attnlib.attention.arithmetic import attend
     from attnlib.attention.foreign import is_rescaled, rescale
     from attnlib.attention.registered import register

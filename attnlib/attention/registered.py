@@ -17,7 +17,7 @@ from torch.nn import functional
 from attnlib._checking import FloatArray
 from attnlib.attention.by_query import each_query
 from attnlib.attention.options import named_policy, resolve_factor, warn_scale_replaced
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 from attnlib.interception import LOOKS_LIKE_ATTENTION, constant_in_graphs
 from attnlib.policies import Policy, ScaleFunction, own
 
@@ -72,7 +72,7 @@ def register(
     >>> register("ssmax")  # in place of its own
     'attnlib-ssmax'
     """
-    with brought_by("probe"):
+    with extra_packages("probe"):
         from transformers import AttentionInterface, AttentionMaskInterface
 
     if (policy is None) == (factor is None):

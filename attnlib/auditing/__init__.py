@@ -24,10 +24,10 @@ from typing import Any, cast
 import numpy as np
 
 from attnlib import _checking
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 from attnlib.policies import Policy, ScaleFunction, own
 
-with brought_by("torch"):
+with extra_packages("torch"):
     import torch
     from torch import Tensor, nn
 
@@ -185,7 +185,7 @@ def audit(
         attention, (past, ahead) = _from_behind(attention), (ahead + 1, 0)
     if chunk is not None:
         past = _checking.integer("chunk", chunk, minimum=2)
-    meant = Expected(
+    target = Expected(
         scale,
         cap=none if cap is None else _checking.number("cap", cap),
         cosine=cosine,
@@ -207,7 +207,7 @@ def audit(
     kind = _checking.choice("arrays", arrays, ARRAYS)
     subject = Subject(of_tensors(attention, kind), size, dtype, device)
     subject.keep_in(kv_dtype)
-    report = CallableAudit(subject, meant, length).run()
+    report = CallableAudit(subject, target, length).run()
     report.verbose = verbose
     return report
 

@@ -74,7 +74,7 @@ def gradients(subject: Subject, length: int, unit: float, shift: float = 0.0) ->
         if parameter.requires_grad:
             largest = float(parameter.detach().abs().max())
             places.append(_Place(name, parameter, (), STEP * (largest or 1.0), log_weight))
-    found = []
+    gradients = []
     for place in places:
         with torch.enable_grad():
             looked_at = place.looked_at()
@@ -85,8 +85,8 @@ def gradients(subject: Subject, length: int, unit: float, shift: float = 0.0) ->
         backward = 0.0 if slope is None else float(slope[place.where].double().sum())
         whole, half = (_by_differences(place, place.step / part) for part in (1.0, 2.0))
         error = 12.0 * heads * subject.eps / place.step
-        found.append(Gradient(place.of, backward, (4.0 * half - whole) / 3.0, error))
-    return found
+        gradients.append(Gradient(place.of, backward, (4.0 * half - whole) / 3.0, error))
+    return gradients
 
 
 def _inputs(subject: Subject, length: int, x: float, shift: float) -> list[Tensor]:

@@ -110,7 +110,7 @@ class CallableAudit:
             return self.report
         self.subject.sees_past = self.visible(visible)
         self.causal_itself()
-        if any(one.found.endswith("inverted") for one in self.report.findings):
+        if any(finding.found.endswith("inverted") for finding in self.report.findings):
             return self.report
         if not visible[-1].any():
             answer = "window", "keys that are seen", "none"
@@ -176,17 +176,17 @@ class CallableAudit:
             cause = causes.merged(subject, min(LONGER, self.d))
         if cause is None and not self.expected.rotates:
             self.rounding()
-        self.random = found = None if cause else causes.dense(subject, n, equal)
+        self.random = dense = None if cause else causes.dense(subject, n, equal)
         few = None
-        if found is not None:
-            few = causes.few_keys(found, equal)
-            cause = causes.axis(found)
+        if dense is not None:
+            few = causes.few_keys(dense, equal)
+            cause = causes.axis(dense)
             if cause is None:
-                cause = causes.other_rows(subject, found)
+                cause = causes.other_rows(subject, dense)
             if cause is None and subject.stored is None:
-                cause = causes.other_heads(subject, found)
+                cause = causes.other_heads(subject, dense)
             if cause is None and few is None:
-                cause = causes.no_softmax(subject, found)
+                cause = causes.no_softmax(subject, dense)
             if cause is None and few is None and not self.expected.rotates:
                 cause = causes.by_more_than_products(subject, n)
         if cause is not None:
@@ -196,42 +196,44 @@ class CallableAudit:
 
     def few_keys(self, few: tuple[int, int] | None) -> bool:
         """Report how many keys their contents choose; return whether that is not intended."""
-        meant = self.expected.top_k
+        target = self.expected.top_k
         if few is None:
-            if meant is not None and meant < min(SHORT, self.d):
-                self.report.add("few keys", counted(meant, "key"), "all keys", "random keys")
+            if target is not None and target < min(SHORT, self.d):
+                self.report.add("few keys", counted(target, "key"), "all keys", "random keys")
             return False
         low, high = few
-        found = f"{low} keys" if low == high else f"{low} to {high} keys"
-        self.report.facts["keys by content"] = found
-        if low == high == meant:
+        range_of_keys = f"{low} keys" if low == high else f"{low} to {high} keys"
+        self.report.facts["keys by content"] = range_of_keys
+        if low == high == target:
             return False
-        keys = "all keys" if meant is None else counted(meant, "key")
-        self.report.add("few keys", keys, f"{found} by their contents", "random keys")
+        keys = "all keys" if target is None else counted(target, "key")
+        self.report.add("few keys", keys, f"{range_of_keys} by their contents", "random keys")
         return True
 
     def bias(self) -> bool:
         """Compare a bias by distance with the intended one. No later check depends on it."""
-        meant, found = self.expected.slopes, self.nearer
+        target, actual = self.expected.slopes, self.nearer
         heads = self.subject.size.heads
-        slopes, even = found or (np.zeros(heads), True)
-        told = ", ".join(f"{slope:.4g}" for slope in slopes)
-        told = told if even else f"no line, about {told}"
-        if found is not None:
-            self.report.facts["bias by distance"] = f"{told} a place, by head"
+        slopes, even = actual or (np.zeros(heads), True)
+        text = ", ".join(f"{slope:.4g}" for slope in slopes)
+        text = text if even else f"no line, about {text}"
+        if actual is not None:
+            self.report.facts["bias by distance"] = f"{text} a place, by head"
         if self.expected.biased:
             return False
-        if meant is None and (found is None or self.expected.scale is None):
+        if target is None and (actual is None or self.expected.scale is None):
             return False
-        wanted = np.resize(meant or (0.0,), heads)
+        wanted = np.resize(target or (0.0,), heads)
         if even and agree(wanted, slopes, slopes).all():
             return False
-        expected = ", ".join(f"{slope:.4g}" for slope in wanted) if meant else "no bias by distance"
+        expected = (
+            ", ".join(f"{slope:.4g}" for slope in wanted) if target else "no bias by distance"
+        )
         ratio = slopes / wanted if wanted.all() else np.zeros(heads)
         why = f"{ratio[0]:.4g} times" if wanted.all() and np.ptp(ratio) < 0.01 else "by head"
         why = "the sign is wrong" if np.allclose(ratio, -1.0, rtol=0.01) else why
-        why += "" if meant else ": slopes or bias=True declares it"
-        self.report.add("bias", expected, told, f"{why}, nearer keys of equal ones")
+        why += "" if target else ": slopes or bias=True declares it"
+        self.report.add("bias", expected, text, f"{why}, nearer keys of equal ones")
         return False
 
     def dropout(self) -> bool:
@@ -240,8 +242,8 @@ class CallableAudit:
         if dropped is None:
             raise ValueError("the callable must give the same output twice, and its outputs differ")
         if dropped:
-            found = f"{dropped:.0%} of weights dropped"
-            self.report.add("dropout", "the same output twice", found)
+            actual = f"{dropped:.0%} of weights dropped"
+            self.report.add("dropout", "the same output twice", actual)
         return bool(dropped)
 
     def visible(self, visible: np.ndarray) -> bool:
@@ -258,26 +260,26 @@ class CallableAudit:
         if any(
             (visible[:-1] == (future | own)[:-1]).all() for own in (False, np.eye(n, dtype=bool))
         ):
-            told = f"row 0 sees {counted(counts[0], 'key')}"
-            self.report.add("causal", "keys up to its own", "those after: inverted", told)
+            evidence = f"row 0 sees {counted(counts[0], 'key')}"
+            self.report.add("causal", "keys up to its own", "those after: inverted", evidence)
             return True
-        for row, found, wrong in (
+        for row, actual, wrong in (
             (0, "one key more", self.expected.ahead is None and (ahead[: n - 2] == 1).all()),
             (1, "not its own", (ahead[1:] == -1).all()),
         ):
             if wrong:
-                told = f"row {row} sees {counted(counts[row], 'key')}"
-                self.report.add("causal", "keys up to its own", found, told)
+                evidence = f"row {row} sees {counted(counts[row], 'key')}"
+                self.report.add("causal", "keys up to its own", actual, evidence)
                 return True
         self.report.facts["sees"] = f"{counts.min()} to {counts.max()} of {n} keys"
         return False
 
     def causal_itself(self) -> None:
         """Compare whether it is causal without an argument with the intention."""
-        meant, found = self.expected.causal, self.subject.sees_past
-        known = any(one.code == "causal" for one in self.report.findings)
-        if meant is not None and meant != found and not known:
-            wanted = "the keys up to its own" if meant else "keys after its own too"
+        target, actual = self.expected.causal, self.subject.sees_past
+        known = any(finding.code == "causal" for finding in self.report.findings)
+        if target is not None and target != actual and not known:
+            wanted = "the keys up to its own" if target else "keys after its own too"
             self.report.add("causal", wanted, self.report.facts["sees"], "equal keys")
 
     def rounding(self) -> None:
@@ -292,11 +294,11 @@ class CallableAudit:
         self.report.rounding = error = 2.0 ** (1.0 - bits)
         if bits < needed - 0.25 and error > 8.0 * subject.eps:
             name = next((name for kind, name in DIGITS.items() if bits > kind), "int8")
-            told = f"about {bits:.0f}, as of {name}: kv_dtype declares it"
-            told = told if stored is None else f"about {bits:.1f}"
+            text = f"about {bits:.0f}, as of {name}: kv_dtype declares it"
+            text = text if stored is None else f"about {bits:.1f}"
             what = f"keys of {needed} binary digits" if stored else "keys of all their digits"
             if self.expected.scale is not None:
-                self.report.add("precision", what, told, "keys of one length")
+                self.report.add("precision", what, text, "keys of one length")
             if stored is None and bits < 6.0:
                 subject.keep_in(torch.float8_e4m3fn if bits > 4.0 else torch.float8_e5m2)
             elif stored is not None:
@@ -361,13 +363,13 @@ class CallableAudit:
             return slope
         at = ", ".join(f"{n:g}" for n in slope.keys[~known])
         self.report.facts["scale"] = f"unknown at n = {at}: weights are NaN, or all but one are 0"
-        if not any(one.code == "bias" for one in self.report.findings):
+        if not any(finding.code == "bias" for finding in self.report.findings):
             n = int(slope.keys[~known][0])
             chosen = questions.chosen(self.subject, n, self.unit) if n > self.short else n
             answer = "law", "a scale for every n", f"none at n = {at}", "NaN or weights of 0"
             if chosen < n:
-                found = f"{counted(chosen, 'key')} by their contents"
-                answer = "few keys", "all keys", found, f"{n} random keys"
+                actual = f"{counted(chosen, 'key')} by their contents"
+                answer = "few keys", "all keys", actual, f"{n} random keys"
             self.report.add(*answer)
         if not known.any():
             return self.here
@@ -393,29 +395,32 @@ class CallableAudit:
             return slope
         return joined([slope, more])
 
-    def compare(self, scale: Scale, meant: float | Policy) -> None:
+    def compare(self, scale: Scale, target: float | Policy) -> None:
         """Compare the measured scale with the intended one."""
-        told, applied_to = "one number", scale.applied_to
+        text, applied_to = "one number", scale.applied_to
         if self.expected.cosine is not None:
             applied_to = "cosine" if self.expected.cosine else "dot product"
-        if isinstance(meant, Policy):
-            applied_to = meant.applied_to
+        if isinstance(target, Policy):
+            applied_to = target.applied_to
         if applied_to != scale.applied_to:
             wrong = f"of the {scale.applied_to}, {shown(scale.interval)}"
             self.report.add("cosine", f"a scale of the {applied_to}", wrong)
             return
-        if isinstance(meant, Policy):
-            told, wanted = meant.name, meant.scale(n=scale.keys, d=self.d, position=scale.position)
+        if isinstance(target, Policy):
+            text, wanted = (
+                target.name,
+                target.scale(n=scale.keys, d=self.d, position=scale.position),
+            )
         else:
-            wanted = np.full(scale.keys.shape, meant)
+            wanted = np.full(scale.keys.shape, target)
         if agree(wanted, scale.low, scale.high).all():
             return
         with np.errstate(divide="ignore"):
             ratio = scale.value / wanted
             worst = int(np.argmax(np.abs(np.log(np.abs(ratio)))))
-        found, right = scale.at(worst), float(wanted[worst])
+        measured, right = scale.at(worst), float(wanted[worst])
         evidence = f"{ratio[worst]:.4g} times what was meant"
-        why = reason(found.value, right, self.d)
+        why = reason(measured.value, right, self.d)
         constant = agree(np.median(ratio) * wanted, scale.low, scale.high).all()
         if not constant:
             at = f"at n = {scale.keys[worst]:g}, position {scale.position[worst]:g}"
@@ -424,8 +429,8 @@ class CallableAudit:
                 why = ": 1/√n, n the number of keys"
         self.report.add(
             "scale" if constant else "law",
-            f"{right:.4g}" if constant else f"{told}, {right:.4g} {at}",
-            shown(found) + (" times the cosine" if applied_to == "cosine" else ""),
+            f"{right:.4g}" if constant else f"{text}, {right:.4g} {at}",
+            shown(measured) + (" times the cosine" if applied_to == "cosine" else ""),
             evidence + why,
         )
 
@@ -445,8 +450,8 @@ class CallableAudit:
                 continue  # outside of a window
             margin = AGREES * np.abs(own.value)
             if (other.low > own.high + margin).any() or (other.high < own.low - margin).any():
-                told = f"{other.value.flat[0]:.4g}, for the query's own key {own.value.flat[0]:.4g}"
-                self.report.add("law", "one scale", told, f"{name}, n = {n}")
+                text = f"{other.value.flat[0]:.4g}, for the query's own key {own.value.flat[0]:.4g}"
+                self.report.add("law", "one scale", text, f"{name}, n = {n}")
                 return
 
     def sizes(self) -> None:
@@ -470,8 +475,8 @@ class CallableAudit:
                 other = self.subject.resized(d=size)
                 answers[size] = questions.slope(other, SHORT, [SHORT - 1]).over_heads(0)
         self.report.facts["other head sizes"] = ", ".join(map(str, answers)) or "not taken"
-        whole, meant = self.here.over_heads(0), self.expected.scale
-        law = meant if isinstance(meant, Policy) else POLICIES["transformer"]
+        whole, target = self.here.over_heads(0), self.expected.scale
+        law = target if isinstance(target, Policy) else POLICIES["transformer"]
         at = {"n": self.here.keys[0], "position": self.here.position[0]}
 
         def rule(d: int) -> float:
@@ -479,24 +484,26 @@ class CallableAudit:
 
         # All sizes may follow a law of their own, such as 1/d.
         powers = [
-            np.log(found.value / whole.value) / np.log(size / self.d)
-            for size, found in answers.items()
+            np.log(measured.value / whole.value) / np.log(size / self.d)
+            for size, measured in answers.items()
             if size != self.d
         ]
         if len(powers) > 1 and np.ptp(powers) < 0.01:
             return
-        for size, found in answers.items():
-            own, constant = (agree(one, found.low, found.high) for one in (rule(size), whole.value))
+        for size, measured in answers.items():
+            own, constant = (
+                agree(value, measured.low, measured.high) for value in (rule(size), whole.value)
+            )
             larger = range(size + 8 - size % 8, 4 * size, 8)
-            fits = [d for d in larger if agree(rule(d), found.low, found.high)]
+            fits = [d for d in larger if agree(rule(d), measured.low, measured.high)]
             if fits and not own and not (constant and len(answers) > 1):
-                told = f"{shown(found)}, that of d = {fits[0]}"
-                self.report.add("head size", f"{rule(size):.4g}", told, f"heads of size {size}")
+                text = f"{shown(measured)}, that of d = {fits[0]}"
+                self.report.add("head size", f"{rule(size):.4g}", text, f"heads of size {size}")
                 return
 
-    def same(self, code: str, found: Slope, where: str) -> None:
+    def same(self, code: str, slope: Slope, where: str) -> None:
         """Compare a scale with that of the last row, where nothing was varied."""
-        (value, low, high), right = found.over_heads(0), self.here.over_heads(0)
+        (value, low, high), right = slope.over_heads(0), self.here.over_heads(0)
         margin = AGREES * abs(right.value)
         if math.isfinite(value) and not right.low - margin <= high >= low <= right.high + margin:
             self.report.add(code, f"{right.value:.4g}", shown(Interval(value, low, high)), where)
@@ -506,33 +513,33 @@ class CallableAudit:
         if self.subject.normalises:
             self.report.facts["soft cap"] = "unknown: a cosine is at most 1"
             return
-        answer, meant = questions.cap(self.subject, self.short), self.expected.cap
+        answer, target = questions.cap(self.subject, self.short), self.expected.cap
         cap = None if answer is None else answer.bound
-        found = self.report.facts["soft cap"] = "none" if cap is None else shown(cap)
+        actual = self.report.facts["soft cap"] = "none" if cap is None else shown(cap)
         if answer is not None and answer.kind == "clamp":
-            found = self.report.facts["soft cap"] = f"a clamp at {shown(answer.bound)}"
-            if meant is not None:
-                wanted = "no soft cap" if meant == math.inf else f"a soft cap of {meant:g}"
-                self.report.add("cap", wanted, found, "logits are straight, and then all one")
+            actual = self.report.facts["soft cap"] = f"a clamp at {shown(answer.bound)}"
+            if target is not None:
+                wanted = "no soft cap" if target == math.inf else f"a soft cap of {target:g}"
+                self.report.add("cap", wanted, actual, "logits are straight, and then all one")
             return
         if cap is not None:
             self.report.facts["precision"], self.cap_found = "unknown", cap.value
-        if meant is None:
+        if target is None:
             return
-        if meant == math.inf:
+        if target == math.inf:
             if cap is not None:
-                self.report.add("cap", "no soft cap", f"one of {found}", "logits bend")
-        elif cap is None or not agree(meant, cap.low, cap.high):
+                self.report.add("cap", "no soft cap", f"one of {actual}", "logits bend")
+        elif cap is None or not agree(target, cap.low, cap.high):
             why = "logits are straight up to 64" if cap is None else "logits bend"
-            self.report.add("cap", f"a soft cap of {meant:g}", found, why)
+            self.report.add("cap", f"a soft cap of {target:g}", actual, why)
 
     def total(self) -> None:
         """Measure a sink, and a factor on the output."""
-        subject, meant = self.subject, self.expected.sink
-        block = None if meant else questions.blocks(subject, self.unit, self.cap_found)
+        subject, target = self.subject, self.expected.sink
+        block = None if target else questions.blocks(subject, self.unit, self.cap_found)
         if block is not None:
-            found = f"zeros counted to the end of blocks of {block}"
-            self.report.add("padding", "keys that are there", found, "equal rows of 9 to 17 keys")
+            actual = f"zeros counted to the end of blocks of {block}"
+            self.report.add("padding", "keys that are there", actual, "equal rows of 9 to 17 keys")
             return
         n, seen = self.short, np.full(subject.size.heads, float(self.short))
         if self.nearer is not None and self.nearer[1]:
@@ -543,32 +550,32 @@ class CallableAudit:
             if not self.report.findings:
                 self.report.add("values", "weights that add up to 1", "NaN", "equal rows")
             return
-        found = "none"
+        actual = "none"
         if sink is not None:
             low, high = float((sink - error).min()), float((sink + error).max())
-            found = f"a logit of {shown(Interval(float(np.median(sink)), low, high))}"
+            actual = f"a logit of {shown(Interval(float(np.median(sink)), low, high))}"
             self.sink_found = sink
             if np.ptp(sink) > 2.0 * error.max() + AGREES:
-                found = f"logits of {', '.join(f'{one:.4g}' for one in sink.round(5))}"
-        self.report.facts["sink"] = found
+                actual = f"logits of {', '.join(f'{entry:.4g}' for entry in sink.round(5))}"
+        self.report.facts["sink"] = actual
         self.report.facts["factor on the output"] = shown(factor)
         whole = "weights that add up to 1"
-        if meant is False and sink is not None:
-            self.report.add("sink", whole, found, "equal rows")
-        elif meant and sink is None:
+        if target is False and sink is not None:
+            self.report.add("sink", whole, actual, "equal rows")
+        elif target and sink is None:
             self.report.add("sink", "a sink", whole, "equal rows")
-        elif isinstance(meant, tuple) and sink is not None:
-            wanted = np.resize(meant, sink.shape)
+        elif isinstance(target, tuple) and sink is not None:
+            wanted = np.resize(target, sink.shape)
             if (np.abs(sink - wanted) > error + AGREES * np.maximum(1.0, np.abs(wanted))).any():
-                told = ", ".join(f"{one:g}" for one in meant)
-                self.report.add("sink", f"a logit of {told}", found, "equal rows")
-        known = any(one.code == "softmax" for one in self.report.findings)
+                text = ", ".join(f"{entry:g}" for entry in target)
+                self.report.add("sink", f"a logit of {text}", actual, "equal rows")
+        known = any(entry.code == "softmax" for entry in self.report.findings)
         if sink is None and self.nearer is None and self.cap_found == math.inf and not known:
             for why, times in questions.sums(subject, self.length, self.unit).items():
                 untold = math.isfinite(times) or not self.report.findings
                 if untold and not agree(1.0, times / factor.high, times / factor.low):
-                    found = f"{times / factor.value:.4g}".replace("nan", "NaN")
-                    self.report.add("softmax", "weights that add up to 1", found, why)
+                    actual = f"{times / factor.value:.4g}".replace("nan", "NaN")
+                    self.report.add("softmax", "weights that add up to 1", actual, why)
         if not agree(self.expected.factor, factor.low, factor.high):
             meant_factor = f"a factor of {self.expected.factor:g}"
             self.report.add("values", meant_factor, shown(factor), "v = 1")
@@ -591,30 +598,30 @@ class CallableAudit:
 
     def window(self) -> None:
         """Measure which keys the last query sees, and whether windows begin with chunks."""
-        meant, subject, n = self.expected, self.subject, self.length
+        target, subject, n = self.expected, self.subject, self.length
         if self.nearer is not None:  # a bias leaves far keys no weight
             steepest = float(np.abs(self.nearer[0]).max())
             n = min(n, max(self.short, int(60.0 / max(steepest, 1e-9))))
         ask = partial(questions.run, subject, n, even=self.nearer is None)
         last, before = (ask(n - back, n) for back in (1, 2))
         self.seen = last
-        found = _keys(last, n)
+        actual = _keys(last, n)
         if last.last not in (n, before.last):
             chunk = ask(n - last.last - 1, n).last
             hidden = f"all keys but {last.first} to {n - last.last - 1}"
-            found = f"chunks of {chunk} keys" if chunk >= last.last else hidden
+            actual = f"chunks of {chunk} keys" if chunk >= last.last else hidden
         self.report.facts["window"] = (
-            found
-            if found != "all keys"
+            actual
+            if actual != "all keys"
             else (
                 "none" if n == self.length else f"none up to {n} keys: those farther weigh nothing"
             )
         )
-        if meant.window is not None:
-            wanted = _keys(questions.Run(meant.first, min(int(min(meant.window, n)), n)), n)
-            wanted = f"chunks of {meant.chunk} keys" if (meant.chunk or n) < n else wanted
-            if found != wanted:
-                self.report.add("window", wanted, found, f"n = {n}")
+        if target.window is not None:
+            wanted = _keys(questions.Run(target.first, min(int(min(target.window, n)), n)), n)
+            wanted = f"chunks of {target.chunk} keys" if (target.chunk or n) < n else wanted
+            if actual != wanted:
+                self.report.add("window", wanted, actual, f"n = {n}")
         behind = questions.first_key(subject, n - 1, n - 2, n - 1, back=True)
         if behind:  # a kernel may drop what is beyond whole blocks
             self.report.add("window", "its own key", f"not the last {behind}", f"n = {n - 1}")
@@ -623,10 +630,10 @@ class CallableAudit:
             after = questions.first_key(subject, n, 0, 1, back=True)
             if n > self.short and alone != last and after == 0:  # else aligned to the first key
                 self.report.add("cache", _keys(last, n), _keys(alone, n), f"one query of {n} keys")
-        whole = meant.causal is False and min(meant.window or n, meant.chunk or n) >= n
-        if meant.ahead is not None or whole:
+        whole = target.causal is False and min(target.window or n, target.chunk or n) >= n
+        if target.ahead is not None or whole:
             seen = n - 1 - questions.first_key(subject, n, 0, n, back=True)
-            wanted_ahead = n - 1 if meant.ahead is None else min(meant.ahead, n - 1)
+            wanted_ahead = n - 1 if target.ahead is None else min(target.ahead, n - 1)
             if seen != wanted_ahead:
                 keys = f"{counted(wanted_ahead, 'key')} after its own"
                 self.report.add("window", keys, str(seen), f"the first query, n = {n}")
@@ -638,12 +645,14 @@ class CallableAudit:
         wanted = np.arange(heads) // (heads // key_heads)
         wrong: dict[str, str] = {}
         for kind, column in zip(("keys", "values"), read.T, strict=True):
-            told = ", ".join(str(head) if head >= 0 else "?" for head in column)
-            self.report.facts[f"head of {kind} of each head"] = told
+            listed = ", ".join(str(head) if head >= 0 else "?" for head in column)
+            self.report.facts[f"head of {kind} of each head"] = listed
             if (column != wanted).any():
-                wrong[told] = f"{wrong[told]} and {kind}" if told in wrong else f"heads of {kind}"
-        for told, evidence in wrong.items():
-            self.report.add("groups", ", ".join(map(str, wanted)), told, evidence)
+                wrong[listed] = (
+                    f"{wrong[listed]} and {kind}" if listed in wrong else f"heads of {kind}"
+                )
+        for listed, evidence in wrong.items():
+            self.report.add("groups", ", ".join(map(str, wanted)), listed, evidence)
 
     def mask(self) -> None:
         """Measure the effect of an argument that hides keys, or is added to logits."""
@@ -658,8 +667,8 @@ class CallableAudit:
         elif means in ("1", "nothing"):
             report.add("hidden", "a mask that hides keys", "hidden keys have weight", "bool mask")
         elif means == "hidden" and not self.expected.true_hides and self.expected.scale is not None:
-            told = "True hides it, inverted: true_hides=True allows it"
-            report.add("hidden", "True for a key that is seen", told, "bool mask")
+            text = "True hides it, inverted: true_hides=True allows it"
+            report.add("hidden", "True for a key that is seen", text, "bool mask")
         elif means == "seen" and self.expected.true_hides:
             report.add("hidden", "True for a key that is hidden", "True shows it", "bool mask")
         elif means in ("seen", "hidden"):
@@ -669,8 +678,8 @@ class CallableAudit:
             self.hidden_counts(hidden, -1, {str(self.subject.mask): given})
         report.facts["a row that a mask hides whole"] = answer.hidden_row
         if not (answer.even and questions.mask(self.subject, self.length, unit).even):
-            told = f"shares of keys change, n = {self.length}"
-            report.add("hidden", "weights as without a mask", told, "a mask that hides no key")
+            text = f"shares of keys change, n = {self.length}"
+            report.add("hidden", "weights as without a mask", text, "a mask that hides no key")
         if answer.total < 1.0 - 0.02:
             total = f"{answer.total:.4g}"
             report.add("padding", "weights that add up to 1", total, "with a mask")
@@ -682,12 +691,12 @@ class CallableAudit:
             branches["numbers"] = torch.zeros_like(same, dtype=self.subject.of_masks)
         for kind, hides_none in branches.items():
             self.branch(str(self.subject.mask), hides_none.to(self.subject.device), kind)
-        found = "none added" if times is None else f"added {shown(times)} times"
-        report.facts["a mask of numbers"] = found
+        actual = "none added" if times is None else f"added {shown(times)} times"
+        report.facts["a mask of numbers"] = actual
         if times is not None and not whole:
             reason = "it is not heeded" if abs(times.value) < AGREES else "it is multiplied"
             reason = "it is inverted" if agree(-1.0, times.low, times.high) else reason
-            report.add("mask", "a mask that is added as it is", found, reason)
+            report.add("mask", "a mask that is added as it is", actual, reason)
         strict = self.expected.scale is not None and not self.expected.nan_rows
         if answer.hidden_row == "NaN" and strict:
             row = "a row that a mask hides whole: nan_rows=True allows it"
@@ -703,36 +712,36 @@ class CallableAudit:
         """Report keys that are hidden after the softmax: a row does not see but counts them."""
         times = questions.hidden_counts(self.subject, hidden, row, self.unit, **options)
         if times is not None and times < 1.0 - AGREES - 16.0 * self.subject.eps:
-            told = f"one over hidden keys too: {times:.4g} of the weight where they are larger"
+            text = f"one over hidden keys too: {times:.4g} of the weight where they are larger"
             why = ", ".join(["they are hidden after the softmax", *options])
-            self.report.add("softmax", "a softmax over the keys seen", told, why)
+            self.report.add("softmax", "a softmax over the keys seen", text, why)
 
     def padding(self, policy: Policy, kind: torch.dtype) -> None:
         """Hide half of the keys: the n of the law should be that of the others."""
-        there = torch.ones(1, 1, LONGER, LONGER, dtype=kind, device=self.subject.device)
+        mask = torch.ones(1, 1, LONGER, LONGER, dtype=kind, device=self.subject.device)
         half, n = LONGER // 2, [LONGER, LONGER // 2]
         if np.ptp(policy.scale(n=n, d=self.d, position=LONGER - 1)) == 0.0:
             return
-        there[..., :half] = 0
-        options: dict[str, Any] = {str(self.subject.mask): there}
-        found = questions.slope(self.subject, LONGER, [LONGER - 1], **options).over_heads(0)
+        mask[..., :half] = 0
+        options: dict[str, Any] = {str(self.subject.mask): mask}
+        slope = questions.slope(self.subject, LONGER, [LONGER - 1], **options).over_heads(0)
         wanted = policy.scale(n=half, d=self.d, position=[half - 1, LONGER - 1])
-        if not agree(wanted, found.low, found.high).any():
-            told = f"{policy.name} of {half} keys, {wanted[0]:.4g}"
+        if not agree(wanted, slope.low, slope.high).any():
+            text = f"{policy.name} of {half} keys, {wanted[0]:.4g}"
             evidence = f"a mask hides {half} of {LONGER} keys"
-            self.report.add("padding", told, shown(found), evidence)
+            self.report.add("padding", text, shown(slope), evidence)
 
     def causal(self, name: str) -> None:
         """Measure the argument that hides the keys after a query's own, with fewer queries too."""
-        n, few, told = self.short, self.short // 2, {name: True}
-        visible = questions.visible_keys(self.subject, n, n, **told)
+        n, few, switch = self.short, self.short // 2, {name: True}
+        visible = questions.visible_keys(self.subject, n, n, **switch)
         self.compare_visible(visible, 0, name)
         row = n // 2 - 1
-        self.hidden_counts(torch.from_numpy(~visible[row]), row, told)
+        self.hidden_counts(torch.from_numpy(~visible[row]), row, switch)
         if visible[-1].all():
             self.branch(name, True, "True")
         try:
-            visible = questions.visible_keys(self.subject, few, n, **told)
+            visible = questions.visible_keys(self.subject, few, n, **switch)
         except ValueError:
             return
         aligned = "last" if visible[:, few:].any() else "first"
@@ -747,8 +756,8 @@ class CallableAudit:
         if (visible != right).any():
             row = int(np.flatnonzero((visible != right).any(axis=-1))[0])
             code = "causal" if len(visible) == visible.shape[1] else "cache"
-            expected, found = (counted(keys[row].sum(), "key") for keys in (right, visible))
-            self.report.add(code, expected, found, f"{name}, row {row}")
+            expected, actual = (counted(keys[row].sum(), "key") for keys in (right, visible))
+            self.report.add(code, expected, actual, f"{name}, row {row}")
 
     def cache(self, visible: np.ndarray) -> None:
         """Ask one query of many keys, and a chunk of a prompt whose beginning is cached."""
@@ -756,26 +765,26 @@ class CallableAudit:
         for queries, name in ((n // 2, f"{n // 2} queries"), (1, "one query")):
             asked, right = f"{name} of a cache", visible[n - queries : n, :n]
             try:
-                there = questions.visible_keys(self.subject, queries, n)
+                seen_keys = questions.visible_keys(self.subject, queries, n)
                 slope = questions.slope(self.subject, n, [n - 1], queries=queries)
             except ValueError:
                 self.report.facts[asked] = "not taken"
                 return
-            seen, wanted = int(there[-1].sum()), int(right[-1].sum())
+            seen, wanted = int(seen_keys[-1].sum()), int(right[-1].sum())
             self.report.facts[asked] = f"sees {seen} of {n}"
             first = self.subject.sees_past and seen == queries
             if first and self.expected.causal_from != "last":
-                told = f"aligned to the first key, sees {seen} of {n}"
-                self.report.facts[asked] = f"not taken: {told}"
+                text = f"aligned to the first key, sees {seen} of {n}"
+                self.report.facts[asked] = f"not taken: {text}"
                 if self.expected.causal and self.expected.causal_from is None and queries == 1:
                     why = f"{asked}: causal_from='first' allows it"
-                    self.report.add("cache", counted(wanted, "key"), told, why)
+                    self.report.add("cache", counted(wanted, "key"), text, why)
                 continue
-            if (there != right).any():
-                row = int(np.flatnonzero((there != right).any(axis=-1))[0])
-                expected, found = (counted(keys[row].sum(), "key") for keys in (right, there))
+            if (seen_keys != right).any():
+                row = int(np.flatnonzero((seen_keys != right).any(axis=-1))[0])
+                expected, actual = (counted(keys[row].sum(), "key") for keys in (right, seen_keys))
                 at = asked if queries == 1 else f"{asked}, the first of them that differs"
-                self.report.add("cache", expected, found, at)
+                self.report.add("cache", expected, actual, at)
             else:
                 self.same("cache", slope, asked)
         if not (first or self.report.findings):
@@ -796,8 +805,8 @@ class CallableAudit:
             n = self.length - 1  # kernels drop what is beyond whole blocks
             apart = questions.apart(self.subject, alone.subject, n, self.unit)
             if apart > APART + 16.0 * self.subject.eps + 4.0 * self.subject.stored_error:
-                told = f"{apart:.1g} of its spread apart"
-                self.report.add("cache", "the output of many queries", told, f"one of {n} keys")
+                text = f"{apart:.1g} of its spread apart"
+                self.report.add("cache", "the output of many queries", text, f"one of {n} keys")
 
     def precision(self) -> None:
         """Measure how logits are rounded; widen intervals where that is more than their type."""
@@ -813,8 +822,8 @@ class CallableAudit:
             needed = min(needed, -math.log2(self.report.rounding))
         self.values_digits()
         if not answer.finite:
-            found = "NaN or infinity"
-            self.report.add("precision", "finite weights", found, "logits up to 1000")
+            actual = "NaN or infinity"
+            self.report.add("precision", "finite weights", actual, "logits up to 1000")
         elif answer.bits < needed - 1.5:
             digits = f"{needed} binary digits"
             self.report.add("precision", digits, f"{answer.bits:.1f}", "two keys with large logits")
@@ -825,11 +834,11 @@ class CallableAudit:
         kept = KEPT.get(self.subject.stored or self.subject.dtype, 3)
         needed = min(kept, -math.log2(self.subject.eps))
         bits = questions.digits_of_values(self.subject, self.unit, self.short)
-        known = any(one.code == "precision" for one in self.report.findings)
+        known = any(finding.code == "precision" for finding in self.report.findings)
         if bits is None or bits >= needed - 0.5 or known or self.expected.scale is None:
             return
-        told = f"values of {needed:.0f} binary digits"
-        self.report.add("precision", told, f"about {bits:.1f}", "a key with most of the weight")
+        text = f"values of {needed:.0f} binary digits"
+        self.report.add("precision", text, f"about {bits:.1f}", "a key with most of the weight")
 
     def range(self) -> None:
         """Report what the numbers of float16 cannot hold: large products, and small weights."""
@@ -842,13 +851,13 @@ class CallableAudit:
             why = "q·k is kept in float16 before it is scaled"
             self.report.facts["q·k of 1e5"] = "finite" if finite else f"overflows: {why}"
             if strict and not finite:
-                found = "NaN or infinity"
-                self.report.add("precision", "finite weights", found, f"q·k of 1e5: {why}")
+                actual = "NaN or infinity"
+                self.report.add("precision", "finite weights", actual, f"q·k of 1e5: {why}")
         if self.whole and self.expected.top_k is None:
             least = questions.small_weight(subject, self.unit, self.short)
             if strict and least == 0.0:
-                told = "0: weights are kept in float16"
-                self.report.add("precision", "a weight of about 1e-10", told, "a small logit")
+                text = "0: weights are kept in float16"
+                self.report.add("precision", "a weight of about 1e-10", text, "a small logit")
 
     def backward(self) -> None:
         """Compare gradients with differences of what the forward pass gives."""
@@ -857,46 +866,52 @@ class CallableAudit:
             return
         unit = float(np.median(self.here.value))
         try:
-            found = gradients(self.subject, self.short, unit)
+            derivatives = gradients(self.subject, self.short, unit)
         except ValueError as error:  # it may have none on this device
             self.report.facts["backward"] = f"unknown: {error}"
             return
         if self.report.facts.get("values of another size") == "taken":
             wide = self.subject.resized(values=2 * self.d)
             with suppress(ValueError):
-                found += [
-                    one._replace(of=f"{one.of}, values of size {2 * self.d}")
-                    for one in gradients(wide, self.short, unit)
+                derivatives += [
+                    derivative._replace(of=f"{derivative.of}, values of size {2 * self.d}")
+                    for derivative in gradients(wide, self.short, unit)
                 ]
-        if found and self.cap_found < math.inf and self.subject.eps < 1e-5:  # else it is rounded
+        if (
+            derivatives and self.cap_found < math.inf and self.subject.eps < 1e-5
+        ):  # else it is rounded
             half = self.cap_found / (2.0 * unit * math.sqrt(self.d))
             near = gradients(self.subject, self.short, unit, shift=half)
-            found += [one._replace(of=f"{one.of}, logits of half the cap") for one in near]
-        self.report.facts["backward"] = "as forward" if found else "unknown: no derivative"
+            derivatives += [
+                derivative._replace(of=f"{derivative.of}, logits of half the cap")
+                for derivative in near
+            ]
+        self.report.facts["backward"] = "as forward" if derivatives else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
         bends = 0.1 / self.cap_found**2  # by which differences are off
         wrong = [
-            one
-            for one in found
-            if math.isfinite(one.forward)
-            and not abs(one.backward - one.forward)
-            <= (SLOPES + 16.0 * self.subject.eps + bends) * abs(one.forward) + one.error
+            derivative
+            for derivative in derivatives
+            if math.isfinite(derivative.forward)
+            and not abs(derivative.backward - derivative.forward)
+            <= (SLOPES + 16.0 * self.subject.eps + bends) * abs(derivative.forward)
+            + derivative.error
         ]
         if not wrong:
             return
         self.report.facts["backward"] = "differs"
         first, *others = wrong
-        told, wanted, evidence = f"{first.backward:.4g}", f"{first.forward:.4g}", "the derivative"
+        text, wanted, evidence = f"{first.backward:.4g}", f"{first.forward:.4g}", "the derivative"
         if first.forward:
             ratio = first.backward / first.forward
             evidence = f"{ratio:.4g} times its derivative"
             if first.of.split(",")[0] in ("q", "k"):
-                told, wanted = f"the scale {ratio * scale:.4g}", f"{scale:.4g}"
+                text, wanted = f"the scale {ratio * scale:.4g}", f"{scale:.4g}"
                 evidence += reason(ratio * scale, scale, self.d)
         evidence += f" with respect to {first.of}"
         if others:
-            evidence += f"; also to {'; '.join(one.of for one in others)}"
-        self.report.add("backward", f"{wanted}, as forward", told, evidence)
+            evidence += f"; also to {'; '.join(derivative.of for derivative in others)}"
+        self.report.add("backward", f"{wanted}, as forward", text, evidence)
 
 
 def _keys(seen: questions.Run, n: int) -> str:
@@ -913,13 +928,13 @@ def agree(wanted: Any, low: Any, high: Any) -> np.ndarray:
     return np.asarray((low - margin <= wanted) & (wanted <= high + margin))
 
 
-def _law(scale: Scale, d: int, meant: float | Policy | None) -> str:
+def _law(scale: Scale, d: int, target: float | Policy | None) -> str:
     """Return the rule in n and position that the numbers follow: the intended one, if it fits."""
     low, high, value = scale.low, scale.high, scale.value
-    if isinstance(meant, Policy) and meant.applied_to == scale.applied_to:
-        wanted = meant.scale(n=scale.keys, d=d, position=scale.position)
+    if isinstance(target, Policy) and target.applied_to == scale.applied_to:
+        wanted = target.scale(n=scale.keys, d=d, position=scale.position)
         if agree(wanted, low, high).all():
-            return meant.name
+            return target.name
     if low.max() <= high.min() or agree(float(np.median(value)), low, high).all():
         return "the same for every n"
     for policy in POLICIES.values():
@@ -935,7 +950,7 @@ def _law(scale: Scale, d: int, meant: float | Policy | None) -> str:
     return f"changes with n: {ends}"
 
 
-def reason(found: float, wanted: float, d: int) -> str:
+def reason(measured: float, wanted: float, d: int) -> str:
     """Return in words a simple explanation of a wrong number, if there is one."""
     known = {
         "scores are not scaled": 1.0,
@@ -947,8 +962,8 @@ def reason(found: float, wanted: float, d: int) -> str:
         "log 2 of what was meant: base 2 for e": math.log(2.0) * wanted,
         "log₂ e times what was meant: e for base 2": wanted / math.log(2.0),
     }
-    reasons = [name for name, x in known.items() if math.isclose(found, x, rel_tol=1e-3)]
-    other = found**-2.0 if 0.01 < found < 1.0 else 0.5
+    reasons = [name for name, x in known.items() if math.isclose(measured, x, rel_tol=1e-3)]
+    other = measured**-2.0 if 0.01 < measured < 1.0 else 0.5
     size = round(other)
     # That of padded heads, of a model's width, or the number of heads.
     sized = size % 4 == 0 and size >= 8 and math.isclose(other, size, rel_tol=1e-4)

@@ -76,9 +76,9 @@ def faint(equal: FloatArray) -> Cause | None:
     exponent = -math.log(small.mean())
     if np.ptp(np.log(small)) > 0.01 * exponent:
         return None
-    told = f"e^-{exponent:.4g} of the weight of others"
+    text = f"e^-{exponent:.4g} of the weight of others"
     why = f"as with a cap of {exponent:.4g} after the mask, or numbers in it that are too small"
-    return Cause("hidden", "hidden keys without weight", told, why)
+    return Cause("hidden", "hidden keys without weight", text, why)
 
 
 def undivided(equal: FloatArray) -> Cause | None:
@@ -86,8 +86,8 @@ def undivided(equal: FloatArray) -> Cause | None:
     several = (equal > 0.0).sum(axis=-1) > 1
     if not several.any() or not np.allclose(equal[equal > 0.0], 1.0, rtol=0.01):
         return None
-    told = "each 1: they are not divided by their sum"
-    return Cause("softmax", "weights that add up to 1", told, "equal keys")
+    text = "each 1: they are not divided by their sum"
+    return Cause("softmax", "weights that add up to 1", text, "equal keys")
 
 
 def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
@@ -115,39 +115,39 @@ def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
     return best
 
 
-def axis(found: Dense) -> Cause | None:
+def axis(dense: Dense) -> Cause | None:
     """Return a cause if weights add up to 1 along another axis than that of keys."""
-    weights = found.weights
+    weights = dense.weights
     for along, name in ((-2, "queries"), (0, "heads"), ((-2, -1), "queries and keys")):
         sums, rows = weights.sum(axis=along), weights.sum(axis=-1)
         varies = np.ptp(rows) > 0.02 * rows.max()
         if (along or len(weights) > 1) and varies and np.allclose(sums, 1.0, rtol=0.01):
-            told = f"weights add up to 1 over {name}"
-            return Cause("softmax", "a softmax over keys", f"a softmax over {name}", told)
+            text = f"weights add up to 1 over {name}"
+            return Cause("softmax", "a softmax over keys", f"a softmax over {name}", text)
     return None
 
 
-def other_rows(subject: Subject, found: Dense) -> Cause | None:
+def other_rows(subject: Subject, dense: Dense) -> Cause | None:
     """Return a cause if another last query changes other rows of the output than its own."""
-    q = found.q.clone()
+    q = dense.q.clone()
     q[:, -1] *= -1.0
-    after = subject.weights(q, found.k, torch.arange(found.k.shape[-2]))
-    if np.allclose(after[:, :-1], found.weights[:, :-1], rtol=0.0, atol=64.0 * subject.eps):
+    after = subject.weights(q, dense.k, torch.arange(dense.k.shape[-2]))
+    if np.allclose(after[:, :-1], dense.weights[:, :-1], rtol=0.0, atol=64.0 * subject.eps):
         return None
-    told = "outputs stand in rows of other queries"
-    return Cause("layout", "outputs in the rows of their queries", told, "another last query")
+    text = "outputs stand in rows of other queries"
+    return Cause("layout", "outputs in the rows of their queries", text, "another last query")
 
 
-def other_heads(subject: Subject, found: Dense) -> Cause | None:
+def other_heads(subject: Subject, dense: Dense) -> Cause | None:
     """Return a cause if longer queries of another head change a head's weights."""
-    q = found.q.clone()
+    q = dense.q.clone()
     q[-1] *= 2.0
-    after = subject.weights(q, found.k, torch.arange(found.k.shape[-2]))
-    if len(q) == 1 or np.allclose(after[0], found.weights[0], rtol=0.0, atol=64.0 * subject.eps):
+    after = subject.weights(q, dense.k, torch.arange(dense.k.shape[-2]))
+    if len(q) == 1 or np.allclose(after[0], dense.weights[0], rtol=0.0, atol=64.0 * subject.eps):
         return None
-    if np.allclose(after[-1], found.weights[-1], rtol=0.0, atol=64.0 * subject.eps):
-        told = "outputs stand in other heads"
-        return Cause("layout", "outputs in the heads of their queries", told, "longer queries")
+    if np.allclose(after[-1], dense.weights[-1], rtol=0.0, atol=64.0 * subject.eps):
+        text = "outputs stand in other heads"
+        return Cause("layout", "outputs in the heads of their queries", text, "longer queries")
     why = "as a norm over all heads together makes them"
     return Cause("norm", "each head by itself", "weights depend on another head's queries", why)
 
@@ -168,16 +168,16 @@ def merged(subject: Subject, n: int) -> Cause | None:
         change = after[:, :-1] / np.maximum(before[:, :-1], NONE)
         most, least = np.where(both, change, 0.0).max(-1), np.where(both, change, np.inf).min(-1)
         if (most > MERGED * least).any():
-            told = "one of several parts, merged with wrong weights"
+            text = "one of several parts, merged with wrong weights"
             why = "a larger key changes the ratio of equal ones"
-            return Cause("softmax", "one softmax over all keys", told, why)
+            return Cause("softmax", "one softmax over all keys", text, why)
     return None
 
 
-def no_softmax(subject: Subject, found: Dense) -> Cause | None:
+def no_softmax(subject: Subject, dense: Dense) -> Cause | None:
     """Return a cause if weights do not compete, or the ratio of two depends on a third key."""
     expected = "a softmax over keys"
-    weights, n = found.weights[:, -1], found.k.shape[-2]
+    weights, n = dense.weights[:, -1], dense.k.shape[-2]
     if (weights < -SMALL * np.abs(weights).max()).any():
         return Cause("softmax", expected, "no softmax: some weights are below 0", "random keys")
     if subject.stored is not None:  # another largest key may round the others otherwise
@@ -186,10 +186,10 @@ def no_softmax(subject: Subject, found: Dense) -> Cause | None:
     rough = 16.0 * subject.eps + 1e-3
     alone = True
     for gain in (0.25, 1.0, 4.0, 16.0, 64.0):
-        k = found.k.clone()
-        k[:, 0] = gain * found.q[::share, -1] / found.q[::share, -1].norm(dim=-1, keepdim=True)
+        k = dense.k.clone()
+        k[:, 0] = gain * dense.q[::share, -1] / dense.q[::share, -1].norm(dim=-1, keepdim=True)
         k[:, 0] *= subject.size.dimension**0.5
-        after = subject.weights(found.q, k, torch.arange(n))[:, -1]
+        after = subject.weights(dense.q, k, torch.arange(n))[:, -1]
         if not np.isfinite(after).all():
             break
         kept = (weights[:, 1:] > SMALL) & (after[:, 1:] > SMALL)
@@ -202,18 +202,18 @@ def no_softmax(subject: Subject, found: Dense) -> Cause | None:
             for row, some in zip(change, kept, strict=True)
         ]
         if max(parts) > PARTS:
-            told = "the ratio of two weights changes with a third key"
-            return Cause("softmax", expected, "no softmax over keys", told)
+            text = "the ratio of two weights changes with a third key"
+            return Cause("softmax", expected, "no softmax over keys", text)
         alone = alone and bool(np.abs(change).max() < rough)
     if alone and not np.allclose(after[:, 0], weights[:, 0], rtol=DIFFER):
-        told = "a weight does not change with other keys, as a sigmoid's does not"
-        return Cause("softmax", expected, "no softmax: each key is weighed by itself", told)
-    order = (found.k @ found.q[::share, -1, :, None]).argsort(dim=-2)
-    k = torch.take_along_dim(found.k, order, dim=-2)
-    rising = subject.weights(found.q, k, torch.arange(n))[::share, -1]
+        text = "a weight does not change with other keys, as a sigmoid's does not"
+        return Cause("softmax", expected, "no softmax: each key is weighed by itself", text)
+    order = (dense.k @ dense.q[::share, -1, :, None]).argsort(dim=-2)
+    k = torch.take_along_dim(dense.k, order, dim=-2)
+    rising = subject.weights(dense.q, k, torch.arange(n))[::share, -1]
     if (np.ptp(rising, axis=-1) < rough * rising.max(axis=-1)).all():
-        told = "keys in rising order weigh the same"
-        return Cause("softmax", expected, "weights by the largest logit so far", told)
+        text = "keys in rising order weigh the same"
+        return Cause("softmax", expected, "weights by the largest logit so far", text)
     return None
 
 
@@ -235,13 +235,13 @@ def by_more_than_products(subject: Subject, n: int) -> Cause | None:
         odds.append(weights[:, 1] / np.maximum(weights[:, 0], 1e-300))
     if np.allclose(odds[0], odds[1], rtol=64.0 * subject.eps + 1e-4):
         return None
-    told = "keys of one length and one product with the query have other weights"
-    return Cause("softmax", "a softmax of q·k", "no softmax of q·k: perhaps linear attention", told)
+    text = "keys of one length and one product with the query have other weights"
+    return Cause("softmax", "a softmax of q·k", "no softmax of q·k: perhaps linear attention", text)
 
 
-def few_keys(found: Dense, equal: FloatArray) -> tuple[int, int] | None:
+def few_keys(dense: Dense, equal: FloatArray) -> tuple[int, int] | None:
     """Return the least and the largest number of keys that rows see, if contents choose them."""
-    weights, seen = found.weights, equal > 0.0
+    weights, seen = dense.weights, equal > 0.0
     chosen = weights != 0.0
     rows = (seen & ~chosen).any(axis=-1)  # of equal keys some may be chosen too, others
     smallest = np.where(chosen, np.abs(weights), np.inf).min(axis=-1)

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from attnlib.projections import layer_config
+
 IN_CONFIGURATIONS = {"query_pre_attn_scalar": -0.5, "attention_multiplier": 1.0}
 """Settings that say it, and the power of each."""
 
@@ -43,11 +45,11 @@ def norm_is_meant(module: Any) -> bool:
     """
     if not _of_transformers(type(module)):
         return False
-    settings = getattr(getattr(module, "config", None), "__dict__", {})
-    said = [bool(value) for name, value in settings.items() if NORM_OF_BOTH.search(name)]
+    settings = getattr(layer_config(module), "__dict__", {})
+    switches = [bool(value) for name, value in settings.items() if NORM_OF_BOTH.search(name)]
     if type(module).__name__ in _table()["normed"].split():
-        return all(said)
-    return any(said) and any(NORM.fullmatch(name) for name, _ in module.named_children())
+        return all(switches)
+    return any(switches) and any(NORM.fullmatch(name) for name, _ in module.named_children())
 
 
 def _of_transformers(kind: type) -> bool:
@@ -60,7 +62,7 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
     Layers whose q and k are not `turned` have nothing of what the rotation multiplies by, but
     latent attention has it in its scale.
     """
-    config, kind = getattr(module, "config", None), type(module)
+    config, kind = layer_config(module), type(module)
     counts = turned or getattr(config, "kv_lora_rank", None)
     kind_of_layer = str(_by_layer(module, "layer_types") or "")
     rotated = by_rotation(config, kind_of_layer) ** 2 if counts else 1.0
@@ -70,12 +72,12 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
             return rotated * float(number) ** power, name
     if _of_transformers(kind) and kind.__name__ in _rules():
         rule, factor, power = _rules()[kind.__name__]
-        told = f"{rule}, d the head size: transformers {_table()['transformers']}"
+        source = f"{rule}, d the head size: transformers {_table()['transformers']}"
         if getattr(config, "scale_attn_weights", True) is False:  # GPT-2 and its kin
-            factor, power, told = 1.0, 0.0, "scale_attn_weights"
+            factor, power, source = 1.0, 0.0, "scale_attn_weights"
         if getattr(config, "scale_attn_by_inverse_layer_idx", False):
-            factor, told = factor / (module.layer_idx + 1.0), "scale_attn_by_inverse_layer_idx"
-        return rotated * factor * d**power, told
+            factor, source = factor / (module.layer_idx + 1.0), "scale_attn_by_inverse_layer_idx"
+        return rotated * factor * d**power, source
     return None, "neither the configuration nor the census of families says it"
 
 
@@ -84,7 +86,7 @@ def temperature_meant(module: Any, queries: int, keys: int) -> list[float] | Non
 
     Its layers without rotation do.
     """
-    config: Any = getattr(module, "config", None)
+    config = layer_config(module)
     if not getattr(config, "attn_temperature_tuning", False) or _by_layer(module, "no_rope_layers"):
         return None
     places = range(keys - queries + 1, keys + 1)
@@ -100,7 +102,7 @@ def _by_layer(module: Any, name: str) -> Any:
 
 def cap_meant(module: Any) -> float | None:
     """Return the soft cap in a module's configuration."""
-    return getattr(getattr(module, "config", None), "attn_logit_softcapping", None)
+    return getattr(layer_config(module), "attn_logit_softcapping", None)
 
 
 def by_rotation(config: Any, layer_type: str = "") -> float:
@@ -116,14 +118,18 @@ def by_rotation(config: Any, layer_type: str = "") -> float:
         return float(rotary["attention_factor"])
     kind, before = rotary.get("rope_type"), rotary.get("original_max_position_embeddings")
     if kind == "yarn":
-        grown = math.log(max(rotary["factor"], 1.0))
+        log_extension = math.log(max(rotary["factor"], 1.0))
         over, under = (rotary.get(name) for name in ("mscale", "mscale_all_dim"))
         if getattr(config, "kv_lora_rank", None):
-            return float(0.1 * (under or 0.0) * grown + 1.0)
+            return float(0.1 * (under or 0.0) * log_extension + 1.0)
         if over and under:
-            return float((0.1 * over * grown + 1.0) / (0.1 * under * grown + 1.0))
-        return 0.1 * grown + 1.0
+            return float((0.1 * over * log_extension + 1.0) / (0.1 * under * log_extension + 1.0))
+        return 0.1 * log_extension + 1.0
     if kind == "longrope" and before:
-        grown = rotary.get("factor") or config.max_position_embeddings / before
-        return math.sqrt(1.0 + math.log(grown) / math.log(before)) if grown > 1.0 else 1.0
+        log_extension = rotary.get("factor") or config.max_position_embeddings / before
+        return (
+            math.sqrt(1.0 + math.log(log_extension) / math.log(before))
+            if log_extension > 1.0
+            else 1.0
+        )
     return 1.0

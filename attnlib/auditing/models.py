@@ -67,17 +67,17 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
     ) -> Any:
         size = Size(query.shape[1], key.shape[1], query.shape[3])
         options = {name: rest[name] for name in OPTIONS if rest.get(name) is not None}
-        meant = temperature_meant(module, query.shape[2], key.shape[2])
-        wanted = torch.ones(1) if meant is None else torch.tensor(meant)
+        target = temperature_meant(module, query.shape[2], key.shape[2])
+        wanted = torch.ones(1) if target is None else torch.tensor(target)
         before = before_attention(module, query / wanted.to(query)[:, None], key, outputs)
-        found = wanted if before.times else by_token(module, query, outputs)
+        applied = wanted if before.times else by_token(module, query, outputs)
         observed[names[module]] = ObservedCall(
             module,
             size,
             rest.get("scaling"),
             options,
             before,
-            None if meant is None else (wanted, found),
+            None if target is None else (wanted, applied),
             attention_mask is not None,
             query.dtype,
             str(query.device),
@@ -162,9 +162,9 @@ def audit_model(
     audited: dict[Any, dict[str, Report]] = {}
     kinds: dict[Any, dict[str, float]] = {}
     for name, call in observed.items():
-        wanted, said = expected, "expected"
+        wanted, source = expected, "expected"
         if wanted is None:
-            wanted, said = meant_by(call.module, call.size.dimension, call.before.turned)
+            wanted, source = meant_by(call.module, call.size.dimension, call.before.turned)
         options = *call.options, call.options.get("softcap"), cap_meant(call.module)
         key = type(call.module), call.size, call.scaling, options
         if key not in audited:
@@ -176,7 +176,7 @@ def audit_model(
         elif call.before.times is None:
             report.facts[BEFORE] = report.facts.get(BEFORE, "unknown in") + f" {name}"
         for kernel, part in audited[key].items():
-            _compare(report, name, kernel, part, call, wanted, said)
+            _compare(report, name, kernel, part, call, wanted, source)
         report.parts[name] = part = next(iter(audited[key].values()))
         if wanted is None and part.scale:
             kind = kind_of(call.module), call.size, call.before.turned
@@ -195,28 +195,28 @@ def _compare(
     kernel: str,
     part: Report,
     call: ObservedCall,
-    meant: float | Policy | None,
-    said: str,
+    target: float | Policy | None,
+    source: str,
 ) -> None:
     """Compare the scale of a call in one implementation, in all rows, with the intended one."""
     times = call.before.times or 1.0
-    if (scale := part.scale) is not None and meant is None:
-        found = f"{name}: found {times * scale.value[-1]:.4g} ({said})"
-        report.unknown += [found] if found not in report.unknown else []
+    if (scale := part.scale) is not None and target is None:
+        actual = f"{name}: found {times * scale.value[-1]:.4g} ({source})"
+        report.unknown += [actual] if actual not in report.unknown else []
     elif scale is not None:
-        wanted = np.full(scale.keys.shape, meant)
-        if isinstance(meant, Policy):
-            wanted = meant.scale(n=scale.keys, d=call.size.dimension, position=scale.position)
+        wanted = np.full(scale.keys.shape, target)
+        if isinstance(target, Policy):
+            wanted = target.scale(n=scale.keys, d=call.size.dimension, position=scale.position)
         value, low, high = (times * end for end in (scale.value, scale.low, scale.high))
         wrong = ~((low * (1 - SAME / 2) <= wanted) & (wanted <= high * (1 + SAME / 2)))
         if wrong.any():
             row = int(np.flatnonzero(wrong)[-1])
-            told = f"{value[row] / wanted[row]:.4g} times what was meant"
-            told += f"{reason(value[row], wanted[row], call.size.dimension)}, {kernel}"
+            text = f"{value[row] / wanted[row]:.4g} times what was meant"
+            text += f"{reason(value[row], wanted[row], call.size.dimension)}, {kernel}"
             if not np.isclose(value, value[row], rtol=SAME).all():
-                told += f" at n = {scale.keys[row]:g}: {scale.law}"
-            right, found = f"{wanted[row]:.4g} ({said})", f"{value[row]:.4g}"
-            report.add("scale", right, found, told, where=name)
+                text += f" at n = {scale.keys[row]:g}: {scale.law}"
+            right, actual = f"{wanted[row]:.4g} ({source})", f"{value[row]:.4g}"
+            report.add("scale", right, actual, text, where=name)
     where = f"{name}, {kernel}"
     report.findings += [
         finding._replace(where=where)
@@ -225,18 +225,18 @@ def _compare(
     ]
 
 
-def _compare_temperature(report: Report, name: str, wanted: Tensor, found: Tensor | None) -> None:
+def _compare_temperature(report: Report, name: str, wanted: Tensor, applied: Tensor | None) -> None:
     """Compare by what the queries of a layer are multiplied with the intended temperature."""
-    if found is None or bool((wanted == 1.0).all()):
-        why = "it begins at more tokens" if found is not None else "q is not its projection"
+    if applied is None or bool((wanted == 1.0).all()):
+        why = "it begins at more tokens" if applied is not None else "q is not its projection"
         report.facts["temperature of q"] = f"unknown in {name}: {why}"
         return
-    report.facts.setdefault("temperature of q", f"{found.min():.4g} to {found.max():.4g}")
-    worst = int((found.cpu() / wanted).log().abs().argmax())
-    right, wrong = float(wanted[worst]), float(found[worst])
+    report.facts.setdefault("temperature of q", f"{applied.min():.4g} to {applied.max():.4g}")
+    worst = int((applied.cpu() / wanted).log().abs().argmax())
+    right, wrong = float(wanted[worst]), float(applied[worst])
     if not math.isclose(right, wrong, rel_tol=SAME):
-        told = f"q times {right:.4g} at token {worst + 1}"
-        report.add("law", told, f"{wrong:.4g}", "attn_temperature_tuning", where=name)
+        text = f"q times {right:.4g} at token {worst + 1}"
+        report.add("law", text, f"{wrong:.4g}", "attn_temperature_tuning", where=name)
 
 
 def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
@@ -311,8 +311,8 @@ def _tensors(output: Any) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-def _is_real(one: Tensor) -> bool:
-    return one.is_floating_point() and one.numel() > 1
+def _is_real(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.numel() > 1
 
 
 def _fewer_heads(size: Size) -> Size:

@@ -109,13 +109,13 @@ class _Watch(ModuleTracker):
     def product(self, name: str, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
         """Remember a product of two tensors, and keep derivatives by it."""
         given = (*args, *kwargs.values())
-        flat = [one for part in given for one in (part if isinstance(part, list) else [part])]
-        tensors = [one for one in flat if isinstance(one, Tensor)]
+        flat = [value for part in given for value in (part if isinstance(part, list) else [part])]
+        tensors = [value for value in flat if isinstance(value, Tensor)]
         if len(tensors) < 2 or result.dim() < 3 or not result.is_floating_point():
             return result
         q, k = tensors[-2:]
         q, k = _in_order(args[0], q, k) if name == "einsum" else (q, k.transpose(-2, -1))
-        looks = [bool(LOOKS_LIKE_ATTENTION.search(type(one).__name__)) for one in self.running]
+        looks = [bool(LOOKS_LIKE_ATTENTION.search(type(value).__name__)) for value in self.running]
         self.depth = looks.index(True) + 1 if any(looks) else len(self.running)
         torch.set_grad_enabled(True)
         added = torch.zeros_like(result, requires_grad=True)
@@ -137,7 +137,7 @@ class _Watch(ModuleTracker):
             return
         signs = _balanced(logits.detach() > HIDDEN)
         total = (logits.double().where(signs != 0.0, 0.0) * signs).sum()
-        slopes = torch.autograd.grad(total, [one.added for one in products], allow_unused=True)
+        slopes = torch.autograd.grad(total, [entry.added for entry in products], allow_unused=True)
         torch.set_grad_enabled(False)
         used = [
             (product, slope.double().flatten())
@@ -147,7 +147,7 @@ class _Watch(ModuleTracker):
         if not used:
             return
         befores = [self.before(product.q, product.k) for product, _ in used]
-        chosen = next((i for i, one in enumerate(befores) if one.times is not None), 0)
+        chosen = next((i for i, entry in enumerate(befores) if entry.times is not None), 0)
         product, each = used[chosen]  # the others are of q and of positions
         signed = each * signs.flatten() if len(each) == signs.numel() else each.abs()
         scale = _one_number(signed) or _one_number(each.abs())  # of other axes
@@ -157,7 +157,7 @@ class _Watch(ModuleTracker):
 
     def owner(self) -> nn.Module:
         """Return the inmost module that is not PyTorch's own."""
-        inmost = (one for one in reversed(self.running) if not _is_pytorchs(one))
+        inmost = (module for module in reversed(self.running) if not _is_pytorchs(module))
         return next(inmost, self.running[-1])
 
     def before(self, q: Tensor, k: Tensor) -> Before:
@@ -265,24 +265,24 @@ def audit_module(
         ends = value * (1.0 - EXACT / 10), value * (1.0 + EXACT / 10)
         law = seen.doubt or "as it is called"
         report.parts[name] = Report(Scale("dot product", keys, keys - 1.0, value, *ends, law))
-        meant, said = expected, "expected"
-        if meant is None:
-            meant, said = meant_by(seen.module, seen.d, seen.before.turned)
+        target, source = expected, "expected"
+        if target is None:
+            target, source = meant_by(seen.module, seen.d, seen.before.turned)
         if seen.before.kept and norm_is_meant(seen.module):
             report.add("norm", f"{seen.before.kept} normalised", "no norm", NO_NORM, where=name)
         cap = cap_meant(seen.module)
         if cap is not None and not seen.capped:
             report.add("cap", f"a soft cap of {cap:g}", "none", "the configuration", where=name)
-        if isinstance(meant, Policy):
-            meant = float(meant.scale(n=seen.keys, d=seen.d, position=seen.keys - 1.0))
-        if meant is None or seen.doubt:
-            report.unknown.append(f"{name}: found {seen.scale:.4g} ({seen.doubt or said})")
+        if isinstance(target, Policy):
+            target = float(target.scale(n=seen.keys, d=seen.d, position=seen.keys - 1.0))
+        if target is None or seen.doubt:
+            report.unknown.append(f"{name}: found {seen.scale:.4g} ({seen.doubt or source})")
             if seen.doubt != UNEVEN:
                 kinds.setdefault((kind_of(seen.module), seen.doubt), {})[name] = seen.scale
-        elif not np.isclose(seen.scale, meant, rtol=SAME):
-            times = f"{seen.scale / meant:.4g} times what was meant"
-            times += reason(seen.scale, meant, seen.d)
-            report.add("scale", f"{meant:.4g} ({said})", f"{seen.scale:.4g}", times, where=name)
+        elif not np.isclose(seen.scale, target, rtol=SAME):
+            times = f"{seen.scale / target:.4g} times what was meant"
+            times += reason(seen.scale, target, seen.d)
+            report.add("scale", f"{target:.4g} ({source})", f"{seen.scale:.4g}", times, where=name)
     compare_layers(report, kinds)
     return report
 
@@ -298,5 +298,5 @@ def compare_layers(report: Report, kinds: dict[Any, dict[str, float]]) -> None:
         usual, _ = Counter(float(f"{scale:.3g}") for scale in scales.values()).most_common(1)[0]
         for name, scale in scales.items():
             if not np.isclose(scale, usual, rtol=SAME):
-                told = f"{usual:.4g}, as in other layers"
-                report.add("layers", told, f"{scale:.4g}", f"of {len(scales)} layers", where=name)
+                text = f"{usual:.4g}, as in other layers"
+                report.add("layers", text, f"{scale:.4g}", f"of {len(scales)} layers", where=name)

@@ -50,7 +50,9 @@ def before_attention(module: nn.Module, query: Tensor, key: Tensor, outputs: Out
     """Return what was done to q and k, (batch, heads, tokens, d), or with one axis for both."""
     q, k = (_matching(module, tensor, outputs, norms=True) for tensor in (query, key))
     tensors = {"q": query, "k": key}
-    kept = [name for name, one in tensors.items() if _matching(module, one, outputs, norms=False)]
+    kept = [
+        name for name, value in tensors.items() if _matching(module, value, outputs, norms=False)
+    ]
     if q is None or k is None:
         return Before(kept=" and ".join(kept))
     apart = float((query - q[0] * q[1]).abs().max() / query.abs().max())
@@ -109,4 +111,4 @@ def _by_head(output: Tensor, shape: torch.Size) -> Iterator[Tensor]:
         yield each[:, :, first : first + heads].transpose(1, 2).reshape(shape)
     if heads > 1 and slots > heads and slots % heads == 0:
         by_head = each.reshape(batch, tokens, heads, slots // heads, d)
-        yield from (one.transpose(1, 2).reshape(shape) for one in by_head.unbind(3))
+        yield from (part.transpose(1, 2).reshape(shape) for part in by_head.unbind(3))

@@ -165,24 +165,24 @@ def digits(subject: Subject, length: int) -> float | None:
 
     def logits(order: Tensor) -> FloatArray:
         k[:, seen, 0], k[:, seen, 2] = order, (4.25 - order**2).sqrt()
-        found = subject.weights(q, k.to(subject.dtype).double(), keys)[:, -1]
-        return np.asarray(np.log(found / equal)[:, seen.numpy()].T)
+        weights = subject.weights(q, k.to(subject.dtype).double(), keys)[:, -1]
+        return np.asarray(np.log(weights / equal)[:, seen.numpy()].T)
 
     for gain in 2.0 ** np.arange(-6.0, 10.0):
         q[..., 0] = gain
-        one, other = logits(numbers), logits(numbers.flip(0))[::-1]
-        if not np.isfinite([one, other]).all():
+        first, other = logits(numbers), logits(numbers.flip(0))[::-1]
+        if not np.isfinite([first, other]).all():
             return None
-        if np.ptp(one, axis=0).min() > 1.0:
+        if np.ptp(first, axis=0).min() > 1.0:
             break
     else:
         return None
     x = numbers.numpy()
     powers = np.vander(x - 1.5, 6)
-    off, again = (y - powers @ np.linalg.lstsq(powers, y, rcond=None)[0] for y in (one, other))
+    off, again = (y - powers @ np.linalg.lstsq(powers, y, rcond=None)[0] for y in (first, other))
     if np.abs(off - again).max() > 0.5 * np.abs(off).max() > 16.0 * subject.eps:
         return None  # it depends on the place
-    share = np.abs(off).max(axis=-1) / (np.ptp(one, axis=0).max() / np.ptp(x) * x)
+    share = np.abs(off).max(axis=-1) / (np.ptp(first, axis=0).max() / np.ptp(x) * x)
     return float(-np.log2(max(share.max(), 2.0**-53)))
 
 
@@ -324,7 +324,7 @@ def sums(subject: Subject, length: int, unit: float) -> dict[str, float]:
     some = torch.where(torch.arange(length) % 64 == 0, 1.0, -1.0).double()
     v = spread(subject.size.dimension).to(subject.dtype).double()
     v = v.expand(subject.size.key_heads, length, -1)
-    found = {}
+    values = {}
     for why, order, logit in (
         ("keys in rising order: sums are not rescaled by the largest so far", rising, 8.0),
         ("a few larger keys: the sum has too few digits", some, 0.75),
@@ -333,8 +333,8 @@ def sums(subject: Subject, length: int, unit: float) -> dict[str, float]:
         k[..., 0] = order
         q[..., 0] = 1.0 if subject.normalises else float(near(logit / unit))
         output = subject.output(q, k, v)[:, -1].sum(axis=-1) / float(v[0, 0].sum())
-        found[why] = float(output[np.argmax(np.abs(output - np.median(output)))])
-    return found
+        values[why] = float(output[np.argmax(np.abs(output - np.median(output)))])
+    return values
 
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
@@ -415,8 +415,10 @@ def mask(subject: Subject, length: int, unit: float) -> Mask:
     true_means, whole = "not taken", None
     if hidden is not None:
         left = hidden / each
-        one = np.abs(np.log(left[:, 1] / left[:, 0]) - 1.0) < 0.02 + 16.0 * subject.eps
-        true_means = "hidden" if (left[:, 1:] < 1e-30).all() else "1" if one.all() else "nothing"
+        adds_as_is = np.abs(np.log(left[:, 1] / left[:, 0]) - 1.0) < 0.02 + 16.0 * subject.eps
+        true_means = (
+            "hidden" if (left[:, 1:] < 1e-30).all() else "1" if adds_as_is.all() else "nothing"
+        )
         true_means = "seen" if (left[:, 0] < 1e-30).all() else true_means
         shown[:], shown[..., length // 2, :] = true_means != "hidden", true_means == "hidden"
         whole = masked(shown, length // 2) if true_means in ("seen", "hidden") else None
@@ -480,10 +482,10 @@ def chosen(subject: Subject, length: int, unit: float) -> int:
     return seen
 
 
-def apart(one: Subject, other: Subject, length: int, unit: float) -> float:
+def apart(kernel: Subject, other: Subject, length: int, unit: float) -> float:
     """Measure by how much the last rows of two subjects differ, over the spread of the first's."""
-    q, k, v = _at_random(one, length, unit)
-    first, second = (subject.output(q, k, v)[:, -1] for subject in (one, other))
+    q, k, v = _at_random(kernel, length, unit)
+    first, second = (subject.output(q, k, v)[:, -1] for subject in (kernel, other))
     return float(np.abs(second - first).max() / first.std())
 
 
@@ -494,7 +496,7 @@ def key_head_of(subject: Subject, length: int, seen: int, unit: float) -> np.nda
     vector. `unit` is the scale.
     """
     heads, key_heads, d = subject.size
-    found = np.full((heads, 2), -1)
+    pairs = np.full((heads, 2), -1)
     at_once = min(seen, d - 1)
     plain = contents(subject, length, length, torch.tensor([0]), 0.0)
     size = math.sqrt(d) if subject.stored is None else 2.0
@@ -515,8 +517,8 @@ def key_head_of(subject: Subject, length: int, seen: int, unit: float) -> np.nda
         for kind, gain in enumerate((after[:, : len(here)] - before[:, : len(here)], values)):
             best = gain.argmax(axis=-1)
             sure = gain.max(axis=-1) > 1e-6 * values.sum(axis=-1)
-            found[sure, kind] = here[best[sure]]
-    return found
+            pairs[sure, kind] = here[best[sure]]
+    return pairs
 
 
 def dropout(subject: Subject, length: int) -> float | None:

@@ -16,10 +16,10 @@ import numpy as np
 
 from attnlib import _checking, _files
 from attnlib._checking import FloatArray
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 from attnlib.policies import Policy
 
-with brought_by("probe"):
+with extra_packages("probe"):
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load, save
@@ -99,7 +99,7 @@ def write(
     dtype: torch.dtype = torch.float32,
     kv_dtype: torch.dtype | None = None,
     causal: bool = True,
-    **meant: Any,
+    **intent: Any,
 ) -> int:
     """Write the questions of an audit into a new folder, with a README.
 
@@ -107,7 +107,7 @@ def write(
     - `d`, `heads`, `key_heads`, `dtype`, `kv_dtype`: as for `audit`.
     - `length`: the largest number of keys, 64 or more, by default 256.
     - `causal`: whether queries see keys up to their own only, by default True.
-    - `meant`: arguments of `audit` that state the intention, by default 1/√d. Numbers and names
+    - `intent`: arguments of `audit` that state the intention, by default 1/√d. Numbers and names
       are kept for `read`, which may state another intention and then adds questions.
 
     Returns the number of questions. Raises ValueError where the folder is not empty.
@@ -118,18 +118,18 @@ def write(
         raise ValueError(f"{folder} must be an empty folder or not be there")
     length = _checking.integer("length", length, minimum=64)
     size: dict[str, Any] = {"d": d, "heads": heads, "key_heads": key_heads or heads}
-    asked = Answers(path, length, _as_meant(True, meant))
+    asked = Answers(path, length, _as_meant(True, intent))
     for itself in (True, False):
-        asked.stand_in = _as_meant(itself, meant)
-        seen = _seen_keys(itself, meant)
-        audit(asked, **size, length=length, dtype=dtype, kv_dtype=kv_dtype, **seen, **meant)
+        asked.stand_in = _as_meant(itself, intent)
+        seen = _seen_keys(itself, intent)
+        audit(asked, **size, length=length, dtype=dtype, kv_dtype=kv_dtype, **seen, **intent)
     others, asked.new = asked.new, {}
     asked(*_probe(size, dtype))
     asked.new |= others
     settings = {**size, "length": length}
     for name, kind in (("dtype", dtype), ("kv_dtype", kv_dtype)):
         settings[name] = None if kind is None else str(kind).removeprefix("torch.")
-    plain = {name: x for name, x in meant.items() if isinstance(x, int | float | str)}
+    plain = {name: x for name, x in intent.items() if isinstance(x, int | float | str)}
     settings |= {"causal": causal, "meant": plain}
     _files.replace(path / SETTINGS, json.dumps(settings).encode())
     names = asked.save()
@@ -141,11 +141,11 @@ def write(
     return len(names)
 
 
-def read(folder: str | Path, **meant: Any) -> Report:
+def read(folder: str | Path, **intent: Any) -> Report:
     """Audit the answers in a folder that `write` made, and return the report.
 
     - `folder`: the path of the folder.
-    - `meant`: arguments of `audit` that state the intention, by default those of `write`.
+    - `intent`: arguments of `audit` that state the intention, by default those of `write`.
 
     Raises UnansweredError where it had to add questions, and ValueError for a file that is no
     answer. Chapter: audit.
@@ -157,19 +157,19 @@ def read(folder: str | Path, **meant: Any) -> Report:
         raise ValueError(f"{folder} has no {SETTINGS}: it must be from --write") from error
     for name in {"dtype", "kv_dtype"} & settings.keys():
         settings[name] = settings[name] and getattr(torch, settings[name])
-    meant = settings.pop("meant", {}) | {name: x for name, x in meant.items() if x is not None}
+    intent = settings.pop("meant", {}) | {name: x for name, x in intent.items() if x is not None}
     causal = settings.pop("causal", None)
-    causal = meant.pop("causal", causal)
-    meant |= {} if causal is None else _seen_keys(causal, meant)
-    asked = Answers(path, settings["length"], _as_meant(True, meant))
+    causal = intent.pop("causal", causal)
+    intent |= {} if causal is None else _seen_keys(causal, intent)
+    asked = Answers(path, settings["length"], _as_meant(True, intent))
     answered = [name for name in asked.names.values() if (path / _answer(name)).exists()]
     if not answered:
         raise ValueError(f"{folder} has no answer: write 0001{ANSWER} and so on, see its README.md")
     for name in answered:  # all before any is judged
         question = load((path / name).read_bytes())
         _output(path / _answer(name), question["q"], question["v"])
-    asked.stand_in = _like_it(path, meant) or asked.stand_in
-    report = audit(asked, **settings, **meant)
+    asked.stand_in = _like_it(path, intent) or asked.stand_in
+    report = audit(asked, **settings, **intent)
     if asked.new:
         names = asked.save()
         more = f"{names[0]} to {names[-1]}"
@@ -180,10 +180,10 @@ def read(folder: str | Path, **meant: Any) -> Report:
     return report
 
 
-def _seen_keys(causal: bool, meant: dict[str, Any]) -> dict[str, Any]:
+def _seen_keys(causal: bool, intent: dict[str, Any]) -> dict[str, Any]:
     """Return which keys are meant to be seen: queries that are fewer are the last ones."""
     aligned = {"causal_from": "last"} if causal else {}
-    return aligned if meant.get("window") is not None else {"causal": causal, **aligned}
+    return aligned if intent.get("window") is not None else {"causal": causal, **aligned}
 
 
 def recorded(
@@ -209,15 +209,15 @@ def recorded(
     given = _recorded(Path(file))
     eps = max(torch.finfo(dtype or t.dtype).eps for t in given)
     q, k, v, output = _by_head(given)
-    report, found = Report(verbose=True), explain(q, k, v, output, eps, window)
-    if found is None:
+    report, fit = Report(verbose=True), explain(q, k, v, output, eps, window)
+    if fit is None:
         n = k.shape[1]
         for seen in {n, _seen(q, k, v, output, expected)} - {window or n}:
             if other := explain(q, k, v, output, eps, seen if seen < n else None):
-                meant, keys = (f"{x} keys" if x and x < n else "all keys" for x in (window, seen))
-                report.add("window", meant, keys, f"of {n}, times {shown(other.scale)}")
+                target, keys = (f"{x} keys" if x and x < n else "all keys" for x in (window, seen))
+                report.add("window", target, keys, f"of {n}, times {shown(other.scale)}")
                 return report
-    if found is None and _fit_together(swapped := [t.transpose(-3, -2) for t in given]):
+    if fit is None and _fit_together(swapped := [t.transpose(-3, -2) for t in given]):
         q, k, v, output = _by_head(swapped)
         if explain(q, k, v, output, eps, window):
             axes = "tokens, heads, size", "heads, tokens, size"
@@ -225,20 +225,20 @@ def recorded(
                 axes = f"batch, {axes[1]}", f"batch, {axes[0]}"
             report.add("layout", *axes, evidence="transposed, they are those of a softmax")
             return report
-    if found is None:
+    if fit is None:
         kinds = "one multiplier of q·k or the cosine, causal or not, a cap, a sink"
         report.add("softmax", "a softmax", "no softmax of these explains this", kinds)
         return report
-    of = "cosine" if found.cosine else "dot product"
-    (scale, low, high), n = (np.array([end]) for end in found.scale), np.array([float(k.shape[1])])
+    of = "cosine" if fit.cosine else "dot product"
+    (scale, low, high), n = (np.array([end]) for end in fit.scale), np.array([float(k.shape[1])])
     report.scale = Scale(of, n, n - 1.0, scale, low, high, "one for all rows")
-    report.facts = _facts(found, one_query=q.shape[1] == 1)
+    report.facts = _facts(fit, one_query=q.shape[1] == 1)
     if expected is None:
-        report.unknown.append(f"found {shown(found.scale)} times the {of}")
+        report.unknown.append(f"found {shown(fit.scale)} times the {of}")
     else:
         for code, wanted, ends in (
-            ("cap", cap, [] if found.cap is None else [found.cap]),
-            ("sink", sink, found.sink or []),
+            ("cap", cap, [] if fit.cap is None else [fit.cap]),
+            ("sink", sink, fit.sink or []),
         ):
             right = [wanted is not None and bool(agree(wanted, x.low, x.high)) for x in ends]
             if not all(right) or (wanted is not None and not ends):
@@ -250,7 +250,7 @@ def recorded(
         elif not agree(wanted, low, high).all():
             why = f"{scale[0] / wanted:.4g} times what was meant"
             why += reason(scale[0], wanted, q.shape[-1])
-            report.add("scale", f"{wanted:.4g}", shown(found.scale), why)
+            report.add("scale", f"{wanted:.4g}", shown(fit.scale), why)
     return report
 
 
@@ -263,15 +263,15 @@ def _seen(q: FloatArray, k: FloatArray, v: FloatArray, output: FloatArray, expec
     return int(np.abs(nearer - output[0, -1]).max(axis=-1).argmin()) + 1
 
 
-def _facts(found: Explanation, one_query: bool) -> dict[str, str]:
+def _facts(fit: Explanation, one_query: bool) -> dict[str, str]:
     """Return in words what else a softmax has."""
-    none = f"none seen: logits have the size {found.logit:.3g}"
-    sinks = ", ".join(map(shown, found.sink or ()))
+    none = f"none seen: logits have the size {fit.logit:.3g}"
+    sinks = ", ".join(map(shown, fit.sink or ()))
     return {
-        "causal": "unknown: one query" if one_query else "yes" if found.causal else "no",
-        "soft cap": none if found.cap is None else shown(found.cap),
+        "causal": "unknown: one query" if one_query else "yes" if fit.causal else "no",
+        "soft cap": none if fit.cap is None else shown(fit.cap),
         "sink": f"a logit of {sinks}" if sinks else "none seen",
-        "not explained": f"{found.residual:.1g} of the output",
+        "not explained": f"{fit.residual:.1g} of the output",
     }
 
 
@@ -318,15 +318,15 @@ def _stand_in(kind: Softmax, rule: Callable[..., Any], *more: Any) -> Callable[.
     return attention
 
 
-def _as_meant(causal: bool, meant: dict[str, Any]) -> Callable[..., Tensor]:
+def _as_meant(causal: bool, intent: dict[str, Any]) -> Callable[..., Tensor]:
     """Return an attention that does what is intended."""
-    expected, sink = meant.get("expected"), meant.get("sink")
-    kind = Softmax(_kind(expected) == "cosine", causal, meant.get("window"))
+    expected, sink = intent.get("expected"), intent.get("sink")
+    kind = Softmax(_kind(expected) == "cosine", causal, intent.get("window"))
     sink = None if sink is None or sink is False else 0.0 if sink is True else sink
-    return _stand_in(kind, _rule(expected), meant.get("cap"), sink)
+    return _stand_in(kind, _rule(expected), intent.get("cap"), sink)
 
 
-def _like_it(folder: Path, meant: dict[str, Any]) -> Callable[..., Tensor] | None:
+def _like_it(folder: Path, intent: dict[str, Any]) -> Callable[..., Tensor] | None:
     """Return a softmax that explains the engine's first answer; None where there is none."""
     name = "0001.safetensors"
     if not (folder / _answer(name)).exists():
@@ -334,16 +334,16 @@ def _like_it(folder: Path, meant: dict[str, Any]) -> Callable[..., Tensor] | Non
     given = load((folder / name).read_bytes()) | _loaded(folder / _answer(name), "output")
     eps = torch.finfo(given["q"].dtype).eps
     q, k, v, output = _by_head([given[part] for part in ("q", "k", "v", "output")])
-    found = explain(q, k, v, output, eps)
-    if found is None:
+    fit = explain(q, k, v, output, eps)
+    if fit is None:
         return _law_like(q, k, v, output, eps)
-    expected, d = meant.get("expected"), q.shape[-1]
-    kind = Softmax(found.cosine, found.causal, meant.get("window"))
-    rule, times = _rule(found.scale.value), 1.0
-    if found.cosine == (_kind(expected) == "cosine"):
-        rule, times = _rule(expected), found.scale.value / _rule(expected)(24.0, 23.0, d)
-    cap = None if found.cap is None else found.cap.value
-    sink = None if found.sink is None else [one.value for one in found.sink]
+    expected, d = intent.get("expected"), q.shape[-1]
+    kind = Softmax(fit.cosine, fit.causal, intent.get("window"))
+    rule, times = _rule(fit.scale.value), 1.0
+    if fit.cosine == (_kind(expected) == "cosine"):
+        rule, times = _rule(expected), fit.scale.value / _rule(expected)(24.0, 23.0, d)
+    cap = None if fit.cap is None else fit.cap.value
+    sink = None if fit.sink is None else [interval.value for interval in fit.sink]
     return _stand_in(kind, lambda n, at, size: times * rule(n, at, size), cap, sink)
 
 

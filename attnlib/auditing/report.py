@@ -152,14 +152,14 @@ class Report:
         facts = dict(self.facts)
         for part in self.parts.values():
             facts |= part.facts
-        left = [name for name, said in facts.items() if said.startswith(UNASKED)]
+        left = [name for name, fact in facts.items() if fact.startswith(UNASKED)]
         asked = len(facts.keys() - {*left, *NO_QUESTIONS})
         return asked, left + [facts[name] for name in NO_QUESTIONS if name in facts]
 
     def __str__(self) -> str:
         lines = [f"{counted(len(self.findings), 'finding')}:"] if self.findings else []
         lines += [f"- {finding}" for finding in self.findings]
-        lines += [f"not known what is meant: {found}" for found in self.unknown]
+        lines += [f"not known what is meant: {unknown}" for unknown in self.unknown]
         asked, left = self._asked()
         lines = lines or ["passed: nothing found"]
         if left and not self.verbose and (self.passed or NO_QUESTIONS[0] in self.facts):
@@ -172,7 +172,7 @@ class Report:
             where = ", ".join(names) if self.verbose else counted(len(names), "call")
             lines.append(f"scale: {scale}" + (f", in {where}" if self.parts else ""))
         if self.verbose:
-            lines += [f"{name}: {said}" for name, said in self.facts.items()]
+            lines += [f"{name}: {fact}" for name, fact in self.facts.items()]
         elif asked:
             more = f"; {counted(asked, 'fact')} with verbose=True or --facts"
             lines[0 if self.passed else -1] += more

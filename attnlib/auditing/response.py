@@ -132,10 +132,10 @@ class Subject:
         try:
             answer = self.function(*given, **options)
         except Exception as error:
-            said = " ".join(str(error).split())
+            message = " ".join(str(error).split())
             raise ValueError(
                 f"the callable raises {type(error).__name__} for q, k and v of the shapes "
-                f"{', '.join(str(tuple(t.shape)) for t in given)}: {said:.200}"
+                f"{', '.join(str(tuple(t.shape)) for t in given)}: {message:.200}"
             ) from error
         answer = answer[0] if isinstance(answer, tuple) else answer
         wanted = (*q.shape[:3], v.shape[-1])

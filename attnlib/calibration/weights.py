@@ -22,8 +22,8 @@ from attnlib import _checking, interception
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, named
-from attnlib.weight_gradients import TOLERANCE, apart, in_groups
+from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, layer_config, named
+from attnlib.weight_gradients import TOLERANCE, mismatch, sum_groups
 
 PAIRS = {
     **PROJECTIONS,
@@ -142,8 +142,8 @@ def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) ->
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
         layer = max(around, key=lambda layer: len(layer.name))
         expected = np.array([value[np.isfinite(value)], 0.0 * value[np.isfinite(value)]])
-        expected = in_groups(expected, 1) if layer.summed else expected
-        if expected.shape != layer.sums.shape or apart(layer.sums, expected) > layer.tolerance:
+        expected = sum_groups(expected, 1) if layer.summed else expected
+        if expected.shape != layer.sums.shape or mismatch(layer.sums, expected) > layer.tolerance:
             raise _refused(
                 name, layer.module, f"its weights give {layer.sums[0]}, its logits {expected[0]}"
             )
@@ -223,16 +223,16 @@ class _Reader:
             q, k = self.unpacked(q, heads, size)
         if key_gain or keys:
             k = self.linear(key_gain or keys, norm=bool(key_gain))
-        q = in_groups(q, 1 if gain and q.shape[1] == size else heads)
+        q = sum_groups(q, 1 if gain and q.shape[1] == size else heads)
         if k is not None:
-            k = in_groups(k, k.shape[1] // size)
-            if (difference := apart(q, k)) > self.tolerance:
+            k = sum_groups(k, k.shape[1] // size)
+            if (difference := mismatch(q, k)) > self.tolerance:
                 raise self.refused(
                     f"the weights of its queries give {q[0].sum():.6g} and those of its keys "
                     f"{k[0].sum():.6g}, one number where these queries meet these keys alone: they "
                     f"are {difference:.2g} apart, and tolerance={self.tolerance}"
                 )
-        if not gain and q[1].any() and apart(q, 0.0 * q) < self.tolerance:
+        if not gain and q[1].any() and mismatch(q, 0.0 * q) < self.tolerance:
             raise self.refused("its weights give 0, as where a norm without a gain follows")
         return Layer(self.name, module, heads, q, self.tolerance)
 
@@ -250,7 +250,7 @@ class _Reader:
 
     def dimensions(self, channels: int, packed: bool) -> tuple[int, int]:
         """Return the number of heads and the dimensions of each; 0 channels do not count."""
-        heads = _number(HEADS, self.module, getattr(self.module, "config", None))
+        heads = _number(HEADS, self.module, layer_config(self.module))
         size = _number(SIZES, self.module)
         if packed:
             size = size or channels // (3 * heads or 1)
@@ -308,7 +308,7 @@ class _Reader:
             (parts[:, :heads], parts[:, heads : heads + groups]),
             (by_key[:, :, :-2].reshape(2, heads, size), by_key[:, :, -2]),
         ]
-        q, k = min(orders, key=lambda order: apart(order[0].sum(-1), order[1].sum(-1)))
+        q, k = min(orders, key=lambda order: mismatch(order[0].sum(-1), order[1].sum(-1)))
         return q.reshape(2, -1), k.reshape(2, -1)
 
     def sums(

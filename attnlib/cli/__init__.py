@@ -1,4 +1,4 @@
-"""The command line: `attnlib`, or `python -m attnlib`; a module a command."""
+"""Run the command line `attnlib`, or `python -m attnlib`: one module for each command."""
 
 from typing import Annotated
 

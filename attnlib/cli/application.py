@@ -1,4 +1,4 @@
-"""Shared parts of the project's command lines: errors in one line, JSON on request."""
+"""Share parts of the project's command lines: errors in one line, JSON on request."""
 
 import io
 import sys
@@ -16,7 +16,7 @@ ParsingError: Any = typer.BadParameter.__mro__[2]
 
 
 class CommandError(Exception):
-    """An error of a command: a message of one line, and the exit status."""
+    """Signal an error of a command, with a message of one line and an exit status."""
 
     def __init__(self, message: str, status: int = 2) -> None:
         super().__init__(" ".join(message.split()))
@@ -25,7 +25,7 @@ class CommandError(Exception):
 
 @contextmanager
 def one_line(*errors: type[Exception], status: int = 2, about: str = "") -> Iterator[None]:
-    """Turn errors of these classes into a line and an exit status."""
+    """Turn errors of the given classes into a `CommandError` of one line, begun by `about`."""
     try:
         yield
     except errors as error:
@@ -33,10 +33,10 @@ def one_line(*errors: type[Exception], status: int = 2, about: str = "") -> Iter
 
 
 class OneLineErrors:
-    """Show each error in one line, without the usage around it."""
+    """Print each error of a command in one line, without the usage around it."""
 
     def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
-        """Run the command of the arguments and end the process."""
+        """Run the command that `arguments` name, then exit with its status, or return it."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 # A pipe on Windows has no √ and no α, and a file's name may be no text.
@@ -56,15 +56,15 @@ class OneLineErrors:
 
 
 class OneLineGroup(OneLineErrors, TyperGroup):
-    """Commands with errors of one line."""
+    """Group commands whose errors are printed in one line."""
 
 
 class OneLineCommand(OneLineErrors, TyperCommand):
-    """A command with errors of one line."""
+    """Run a command whose errors are printed in one line."""
 
 
 def application(help: str) -> typer.Typer:
-    """Return a command line without commands yet."""
+    """Return a typer application without commands, with the help text `help`."""
     return typer.Typer(
         cls=OneLineGroup,
         help=help,

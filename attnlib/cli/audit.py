@@ -102,11 +102,11 @@ def audit(
     more = {"cap": cap, "window": window, "sink": sink, "causal": causal}
     declared |= {name: number for name, number in more.items() if number is not None}
     if kind == "MODEL":
-        report = _of_model(model, trust_remote_code, device, dtype, declared["expected"])
+        report = _audit_model(model, trust_remote_code, device, dtype, declared["expected"])
     else:
         sizes: dict[str, Any] = {"d": d, "heads": heads, "key_heads": kv_heads, "length": length}
         sizes["kv_dtype"] = models.torch_dtype(kv_dtype)
-        report = _of_files(kind, Path(place), sizes, dtype, declared)
+        report = _audit_files(kind, Path(place), sizes, dtype, declared)
     report.verbose = report.verbose or facts
     typer.echo(report.to_json() if as_json else str(report))
     if not report.passed:
@@ -114,20 +114,20 @@ def audit(
 
 
 def _number_or_policy(expected: str | None) -> float | str | None:
-    """Return the number that a text is, or the text: a policy's name."""
+    """Return `expected` as a float if it is a number, else unchanged: a policy's name or None."""
     with suppress(TypeError, ValueError):
         return float(expected or "")
     return expected
 
 
-def _of_model(
+def _audit_model(
     model: str,
     trust_remote_code: bool,
     device: str,
     dtype: models.FloatType | None,
     expected: Any,
 ) -> Any:
-    """Return the report on a model."""
+    """Return the audit's report on a model, by name or folder."""
     import torch
 
     from attnlib import auditing
@@ -140,14 +140,14 @@ def _of_model(
         return auditing.audit(network, inputs, expected=expected)
 
 
-def _of_files(
+def _audit_files(
     kind: str,
     place: Path,
     sizes: dict[str, Any],
     dtype: models.FloatType | None,
     declared: dict[str, Any],
 ) -> Any:
-    """Return the report on an engine's answers or recorded tensors; questions end the command."""
+    """Return the report on recorded tensors or an engine's answers, or write questions and exit."""
     import torch
 
     from attnlib.auditing import recorded

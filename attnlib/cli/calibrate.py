@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
 
 
 class Per(StrEnum):
-    """The units that have a factor of their own."""
+    """List what may have a logit factor of its own."""
 
     MODEL = "model"
     LAYER = "layer"
@@ -95,7 +95,7 @@ SHOWN = 10
 
 
 def _print_heads(result: "Recommendation") -> None:
-    """Print the heads significantly different from 0, the largest gradients first."""
+    """Print the heads whose gradient differs significantly from 0, the largest first."""
     larger, smaller = result.gradient.wanting()
     heads = result.gradient.p_values().size
     typer.echo(
@@ -114,7 +114,7 @@ def _print_heads(result: "Recommendation") -> None:
 
 
 def _apply(fit: "ScaleFit", network: Any, tokenizer: Any, folder: Path) -> None:
-    """Save the model with its factors, where they gain and its weights can hold them."""
+    """Save the model with its factors; CommandError where they gain nothing or fit no weights."""
     if not fit.recommended:
         reason = "the gain is not significantly different from 0"
         raise CommandError(f"{folder} is not written: {reason}", 1)

@@ -1,4 +1,4 @@
-"""Open the model of a command, with its options."""
+"""Open the model of a command, by the command's options."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from attnlib.cli.application import one_line
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 
 MODEL_HELP = "A model's name on Hugging Face, its folder or GGUF file."
 ModelName = Annotated[str, typer.Argument(help=MODEL_HELP)]
@@ -22,7 +22,7 @@ Device = Annotated[str, typer.Option(help="Where the model runs: cpu, cuda.")]
 
 
 class FloatType(StrEnum):
-    """The number types in which a model can compute."""
+    """List the float types in which a model can compute."""
 
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
@@ -36,8 +36,8 @@ Dtype = Annotated[
 
 
 def require_packages() -> None:
-    """Raise MissingExtraError, which names the extra, without torch and transformers."""
-    with brought_by("probe"):
+    """Raise MissingExtraError, which names the extra, if torch or transformers is missing."""
+    with extra_packages("probe"):
         import torch  # noqa: F401
         import transformers  # noqa: F401
 
@@ -45,7 +45,7 @@ def require_packages() -> None:
 def load(
     name: str, trust_remote_code: bool, device: str, dtype: FloatType | None, **options: bool
 ) -> tuple[Any, Any]:
-    """Return a model's tokenizer and the model, on a device; see `open_model`."""
+    """Return a model's tokenizer and the model, moved to a device; options as in `open_model`."""
     from attnlib import opening
 
     options["trust_remote_code"] = trust_remote_code
@@ -57,28 +57,28 @@ def load(
 
 
 def torch_dtype(dtype: str | None) -> Any:
-    """Return the dtype of torch for a type, or None."""
+    """Return torch's dtype of that name, or None for None."""
     import torch
 
     return None if dtype is None else getattr(torch, dtype)
 
 
 def inputs(network: Any, ids: Any) -> dict[str, Any]:
-    """Return the arguments with which a model reads these tokens."""
+    """Return the keyword arguments with which a model reads the token ids `ids`."""
     names = ["input_ids", "decoder_input_ids"]
     decodes = names[1] in signature(network.forward).parameters  # an encoder's settings may not say
     return dict.fromkeys(names if decodes else names[:1], ids)
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file."""
+    """Return the UTF-8 text of a file; CommandError where it cannot be read."""
     with one_line(OSError, UnicodeDecodeError, about=f"{file} cannot be read: "):
         return file.read_text("utf-8")
 
 
 @contextmanager
 def progress(task: str) -> Iterator[Any]:
-    """Show a task in a terminal while it runs; `update` shows another."""
+    """Show the text `task` in the terminal while the block runs; `update` replaces the text."""
     from rich.console import Console
 
     with Console(stderr=True).status(task) as status:

@@ -54,7 +54,7 @@ def policies(
 
 
 def policy_numbers(name: str, n: int, d: int) -> dict[str, Any]:
-    """Return a policy's line of numbers; without numbers where it needs more dimensions."""
+    """Return a policy's name, scale and α at n keys and dimension d; None for numbers it lacks."""
     from attnlib.policies import POLICIES
 
     policy = POLICIES[name]

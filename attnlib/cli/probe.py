@@ -26,8 +26,8 @@ def probe(
 ) -> None:
     """Measure the attention of a model while it reads a text.
 
-    Each layer (each head in JSON) beside what random scores of the same size would give: how many
-    keys share the weight, how many rows are wide, entropy and gradient; and which heads stand out.
+    For each layer (each head in JSON) it prints how many keys share the weight, how many rows are
+    wide, entropy and gradient, beside those of random scores, and which heads stand out.
 
     A model is opened as data: no code of its own runs, unless you trust it, and weights are read as
     numbers only.
@@ -56,7 +56,7 @@ def probe(
 
 
 def _measure(model: str, network: Any, ids: Any) -> "Report":
-    """Return the probe's report on a model that reads these tokens."""
+    """Return the probe's report on a model that reads the token ids; CommandError if it fails."""
     import torch
 
     from attnlib import probing

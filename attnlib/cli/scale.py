@@ -15,7 +15,7 @@ COMMON = ("transformer", "mup", "qk_norm", "qwen", "ssmax", "yarn", "llama_4")
 
 
 class LawName(StrEnum):
-    """The distributions that scores may have."""
+    """List the distributions that scores may have."""
 
     NORMAL = "normal"
     COSINE = "cosine"
@@ -52,7 +52,7 @@ def scale(
 
     with one_line(ValueError):
         keys = criteria.effective_keys(n, causal=causal)
-        by_criterion = _by_criterion(n, d, law, causal, everything)
+        by_criterion = _criterion_lines(n, d, law, causal, everything)
     policies = [policy_numbers(name, n, d) for name in (POLICIES if everything else COMMON)]
     if as_json:
         case = {"n": n, "d": d, "law": str(law), "causal": causal, "effective_keys": keys}
@@ -81,10 +81,10 @@ def scale(
     typer.echo("    model.set_attn_implementation(rule)")
 
 
-def _by_criterion(
+def _criterion_lines(
     n: int, d: int, name: LawName, causal: bool, everything: bool
 ) -> list[dict[str, Any]]:
-    """Return a line for each criterion; without `everything`, for those that take no time."""
+    """Return a dictionary for each criterion; `everything` includes the one that takes a second."""
     from attnlib import criteria, scores
 
     law: scores.Law = scores.Cosine(d) if name is LawName.COSINE else scores.DotProduct(d)
@@ -105,7 +105,7 @@ def _by_criterion(
 
 
 def _print_table(title: str, lines: list[dict[str, Any]]) -> None:
-    """Print the numbers of each rule under one another, and its meaning beneath."""
+    """Print a table of each rule's scale and α, with its meaning in words below."""
     typer.echo(f"\n{title}\n{'scale':>39}{'α':>16}")
     for line in lines:
         name = line["name"] + ("*" if line.get("learned") else "")

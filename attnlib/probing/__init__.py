@@ -18,9 +18,9 @@ and `report` shows both, by `summary` in words; `monitor` is made of them and of
 Chapter: probe.
 """
 
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 
-with brought_by("torch"):
+with extra_packages("torch"):
     from attnlib.probing.alarms import Alarm
     from attnlib.probing.clipping import clip
     from attnlib.probing.monitor import Monitor

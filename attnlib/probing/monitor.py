@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from attnlib import _checking, interception
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 from attnlib.probing.alarms import PATIENCE, Alarm, reasons
 from attnlib.probing.clipping import clip
 from attnlib.probing.observer import Observer, into, listed
@@ -158,7 +158,7 @@ class Monitor:
 
     def table(self) -> Any:
         """Return a pandas DataFrame: the tables of all watched steps, with a column `step`."""
-        with brought_by("table"):
+        with extra_packages("table"):
             import pandas as pd
 
         parts = [table.assign(step=step) for step, table in self.tables.items()]
@@ -228,7 +228,7 @@ class Monitor:
 
     def callback(self) -> Any:
         """Return a TrainerCallback for transformers' Trainer; it counts the Trainer's steps."""
-        with brought_by("probe"):
+        with extra_packages("probe"):
             from transformers import TrainerCallback
 
         monitor = self

@@ -32,6 +32,7 @@ from attnlib.probing.measure import Call, Queries
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
 from attnlib.probing.tokens import Targets, Tokens, TokenTracker
+from attnlib.projections import layer_config
 
 OnCall = Callable[[str, int, Call, Tensor], None]
 """A function of a call: its layer, its number in that layer and run, itself, and its output."""
@@ -370,7 +371,7 @@ def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tens
     come as (batch, heads of keys, group, d), the mask, if it differs by head, likewise.
     """
     group: Any = getattr(module, "num_key_value_groups", 1)
-    heads: Any = getattr(getattr(module, "config", None), "num_attention_heads", 0)
+    heads: Any = getattr(layer_config(module), "num_attention_heads", 0)
     q, mask = call.query, call.mask
     packed = heads and q.ndim == 4 and group > 1
     if not packed or q.shape[1:3] != (heads // group, group) or call.key.shape[1] != q.shape[1]:

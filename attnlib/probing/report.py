@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attnlib._checking import FloatArray
-from attnlib.extras import brought_by
+from attnlib.extras import extra_packages
 from attnlib.probing import summary
 from attnlib.probing.measure import Batch, Measured, TargetRows
 from attnlib.probing.random_scores import OUTPUTS, RANDOM, RandomScores
@@ -113,7 +113,7 @@ class Report:
         Its columns are those of `definitions`. NaN stands for a mean over no rows, and for random
         scores at an α above 10⁴. Raises ModuleNotFoundError without pandas.
         """
-        with brought_by("table"):
+        with extra_packages("table"):
             import pandas as pd
 
         return pd.DataFrame(self._lines(), columns=list(self._columns))

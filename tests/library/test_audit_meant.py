@@ -188,3 +188,15 @@ def test_settings_of_gpt2_say_what_is_meant(option):
     assert audit(model, torch.arange(16)[None]).passed
     setattr(model.config, option, not value)
     assert not audit(model, torch.arange(16)[None]).passed
+
+
+def test_where_layers_differ_each_is_read_from_its_own_configuration():
+    from transformers import LlamaConfig, LlamaModel
+
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64, "vocab_size": 99}
+    layers = {1: {"query_pre_attn_scalar": 16.0}}
+    config = LlamaConfig(
+        **sizes, intermediate_size=64, query_pre_attn_scalar=64.0, per_layer_config=layers
+    )
+    report = audit(LlamaModel(config).eval(), torch.arange(8)[None], length=32)
+    assert {x.where for x in report.findings} == {"layers.0.self_attn"}  # 1/8 intended, 1/4 used

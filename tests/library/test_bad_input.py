@@ -161,7 +161,7 @@ INSTANCES = [
 
 ON_THEIR_OWN = {
     *("scores.check_law", "exact.checked_scale"),  # are checks
-    "sampling.estimated",  # takes what is computed
+    "sampling.make_estimate",  # takes what is computed
     "policies.Policy.with_constants",  # in test_policies
     "retrieval.reach",  # with arguments that exclude each other: in test_retrieval
 }
