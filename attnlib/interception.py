@@ -11,9 +11,10 @@ import re
 import sys
 import threading
 import types
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -100,8 +101,11 @@ def eagerly(*, load: bool = False) -> Iterator[None]:
 @contextmanager
 def parts_eagerly(model: nn.Module) -> Iterator[None]:
     """Run the compiled parts of a model as they are written, inside the context."""
-    compiled = any(is_compiled(part) or part._compiled_call_impl for part in model.modules())
-    with eagerly() if compiled else nullcontext():
+    if not any(is_compiled(part) or part._compiled_call_impl for part in model.modules()):
+        yield
+        return
+    with eagerly(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global")
         yield
 
 
@@ -197,6 +201,7 @@ class ModuleTracker(Mode):
         self.constants = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
         self.looking: list[str] = []  # names of such modules that run
         self.batch = 0  # of what the model is called with
+        self.elsewhere: dict[str, nn.Module] = {}  # modules that ran in another thread
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -213,10 +218,13 @@ class ModuleTracker(Mode):
                 hook.remove()
 
     def belongs(self, module: Any) -> bool:
-        """Return whether the module is a part of the model, and runs in its thread."""
+        """Return whether the module is a part of the model that runs; backward in any thread."""
         if torch.compiler.is_compiling():  # first: a graph cannot hold what follows
             return False
-        return id(module) in self.names and threading.get_ident() == self.thread
+        here = threading.get_ident() == self.thread or in_backward_pass()
+        if id(module) in self.names and not here:
+            self.elsewhere[self.names[id(module)]] = module
+        return id(module) in self.names and here
 
     def enter_module(
         self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
@@ -300,6 +308,12 @@ class ModuleTracker(Mode):
         inmost = [name for name in silent if not any(name in around(one)[1:] for one in silent)]
         return [f"{name or 'the model'} ({self.kinds[name]})" for name in inmost]
 
+    def in_threads(self) -> list[str]:
+        """Return a line for each outmost module that ran in another thread."""
+        ran, why = self.elsewhere, "it ran in another thread, where it is not seen"
+        parts = [part for name, part in ran.items() if ran.keys().isdisjoint(around(name)[1:])]
+        return [f"{self.shown(part)}: {why}" for part in parts]
+
 
 def around(name: str) -> list[str]:
     """Return a module's name and those of the modules around it, out to the model's, ""."""
@@ -334,6 +348,20 @@ OPERATOR = torch.ops.aten.scaled_dot_product_attention
 
 ATTENTION = (functional.scaled_dot_product_attention, OPERATOR, OPERATOR.default)
 """What a mode gets for a call of attention. The arguments are the same."""
+
+
+_OF_PYTORCH = re.compile("(aten|prims?|inductor|quantized.*|_?c10d.*|torchvision)[.]")
+
+
+def custom_operator(function: Any, args: tuple[Any, ...]) -> str:
+    """Return the name of an operator that is not PyTorch's and takes vectors of one size, or ""."""
+    operator = isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+    if not operator or _OF_PYTORCH.match(str(function)):
+        return ""
+    tensors = (x for x in tree_leaves(args) if isinstance(x, Tensor) and x.is_floating_point())
+    sizes = Counter(x.shape[-1] for x in tensors if x.ndim in (3, 4))
+    namespace, name, *_ = str(function).split(".")
+    return f"{namespace}::{name}" if max(sizes.values(), default=0) > 1 else ""
 
 
 class Arguments(NamedTuple):

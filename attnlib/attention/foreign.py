@@ -195,7 +195,7 @@ def _listed(layers: set[int | str]) -> str:
 
 def _kind(module: nn.Module | None) -> str:
     name = "a function" if module is None else type(module).__name__
-    return "a graph of torch.compile" if name == "<lambda>" else name
+    return "a compiled graph (torch.compile)" if name == "<lambda>" else name
 
 
 _IN_TRANSFORMERS = (
@@ -293,6 +293,12 @@ class _Rescaled(Mode):
         """Run a function of PyTorch, at the scale of the context if it is attention."""
         if func is functional.scaled_dot_product_attention or func is RAW_SDPA.default:
             given = Arguments(*args, **kwargs)
+            compiling = torch.compiler.is_compiling()
+            why = "" if compiling else self.recorder.fixed(given.query, given.attn_mask)
+            if why and self.here():
+                self.calls += 1
+                self.recorder.note(why)
+                return func(*args, **kwargs)
             call = Call(*given[:6], given.enable_gqa)
             return self.scaled(call, Options(scale=given.scale))
         for function, inside in _SEEN_FROM_INSIDE:

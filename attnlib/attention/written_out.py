@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import getitem
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from attnlib.interception import (
     HIDDEN,
     MODULE_CALL,
     OPERATOR,
+    custom_operator,
     in_graph,
     is_traced,
     is_transformed,
@@ -34,6 +35,7 @@ from attnlib.interception import (
 from attnlib.projections import HEADS
 
 PRODUCTS = re.compile("__r?matmul__|matmul|linalg_matmul|bmm|baddbmm_?|einsum")
+PLAIN = ("matmul", "__matmul__", "bmm")
 SOFTMAXES = ("softmax", "_softmax", "special_softmax")
 COMPOSED = re.compile("softmin|(?!log).*_softmax")
 """Functions that make weights of logits inside, where they cannot be changed."""
@@ -52,13 +54,16 @@ SCALES = re.compile("(__r?i?)?(mul|truediv|div|multiply|divide)_*")
 RESHAPES = re.compile("view.*|reshape.*|.*flatten|.*squeeze")
 KEEPS = re.compile(
     f"{RESHAPES.pattern}|{EXCHANGES.pattern}|(__r?i?)?(add|sub|masked_fill)_*|where|to|float|double|"
-    "half|bfloat16|type.*|contiguous|__setitem__|cat|expand.*|dropout|clone|(__)?getitem(__)?"
+    "half|bfloat16|type.*|contiguous|__setitem__|cat|stack|pad|expand.*|dropout|clone|"
+    "(__)?getitem(__)?"
 )
 """What leaves the number that multiplies the product."""
 BROADCASTS = re.compile(
     f"{SCALES.pattern}|(__r?i?)?(add|sub|masked_fill)_*|where|to|float|double|half|bfloat16|clone"
 )
 """What works on each logit for itself."""
+SUMS = re.compile("(__r?i?)?(add|sub)_*")
+SQUARES = re.compile("square|(__)?pow(__)?|norm|linalg_(vector_)?norm")
 FILLS = re.compile("__setitem__|masked_fill_*|where")
 AFTER = re.compile(
     f"{RESHAPES.pattern}|to|float|double|half|bfloat16|type.*|contiguous|clone|expand.*|.*dropout.*|"
@@ -68,8 +73,9 @@ AFTER = re.compile(
 EXPONENTIALS = re.compile("exp2?_?|expm1_?|__rpow__")
 MIXES = re.compile("mul_?|multiply|__r?mul__")
 """What multiplies entry by entry."""
-ONE = "its softmax is of one activation without keys, as in a synthesizer"
-MEMORY = "its keys are learned, as in attention over a memory"
+ONE = "its softmax is of one activation without known keys, as in a synthesizer"
+MEMORY = "its keys or scores are of a learned matrix, as in attention over a memory"
+LEARNED = "its softmax is of learned logits without keys, as in a random synthesizer"
 RANDOM = re.compile(
     "bernoulli_?|rrelu_?|multinomial|poisson|normal_?|(log_normal|uniform|exponential)_"
 )
@@ -90,6 +96,8 @@ REPEATS = re.compile(
 DIFFER = "its logits are not what the functions that made them give again"
 BESIDE = "its logits are also used beside their softmax, where no factor reaches"
 ONE_KEY = "a softmax over one key alone has nothing to weigh: give the model more tokens"
+TWO = "its logits are made of two products"
+DISTANCE = "squared lengths are added to its logits, as in attention by distances"
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 SAME = re.compile(f"{RESHAPES.pattern}|{EXCHANGES.pattern}|masked_fill_*|to|float|contiguous")
 NESTS = (list, tuple, dict)
@@ -171,6 +179,13 @@ class Step:
             result = function(*args, **kwargs)
         return result
 
+    def exchanged(self) -> "Step":
+        """Return the record of (k @ q.mT).mT as that of q @ k.mT."""
+        function, (k, q) = self.function, _flat(self.args, Tensor)
+        step = replace(self, args=(q.mT, k.mT), learned=_is_learned(k) or k.ndim < 3)
+        step.function = lambda q, k: function(k.mT, q.mT).mT
+        return step
+
     def scale(self) -> float:
         """Return the number that multiplies the product; NaN where it is not one number."""
         if self.product is None:
@@ -179,6 +194,10 @@ class Step:
         if others or (FILLS.fullmatch(self.name) and not self._hides()):
             return math.nan
         own: float = before.scale()
+        if SUMS.fullmatch(self.name):
+            first = next(iter(self.args), self.kwargs.get("input")) is before
+            negative = "sub" in self.name and ("rsub" in self.name or not first)
+            return own * (1.0 if first else self.kwargs.get("alpha", 1.0)) * (-1.0) ** negative
         if not SCALES.fullmatch(self.name):
             return own if KEEPS.fullmatch(self.name) else math.nan
         number = next((x for x in self.args if x is not before), math.nan)
@@ -198,11 +217,14 @@ class Step:
         whole = self.shape.numel() >= start.shape.numel()
         if self.learned or self.lost or start.dimension < 2 or not whole:  # d = 1: of positions
             return ""
-        names = {step.name for step in self._path()}
-        if any(EXPONENTIALS.fullmatch(name) for name in names):
+        if any(EXPONENTIALS.fullmatch(step.name) for step in self._path()):
             return "it makes its weights of exp and a sum"
-        plain = all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
-        return NO_SOFTMAX if plain else "its weights are no softmax of its logits"
+        return NO_SOFTMAX if self.is_plain() else "its weights are no softmax of its logits"
+
+    def is_plain(self) -> bool:
+        """Return whether it is linear in the product."""
+        names = [step.name for step in self._path()]
+        return all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
 
     def repeats(self, logits: Tensor) -> bool:
         """Return whether running it again gives these logits.
@@ -415,14 +437,15 @@ class Weights(NamedTuple):
 class Mark(NamedTuple):
     """A note on a tensor that has no record."""
 
-    kind: str  # "folded", "products" entry by entry, "scores" of activations, "one", or "weights"
+    kind: str  # one of ORDER: "products" are entry by entry, "scores" of activations
     module: nn.Module | None = None
     why: str = ""
     sure: bool = False  # its scores are of two activations
     heads: int = 0  # what comes first in its first axis, made of two
+    size: int = 0  # of the vectors that are squared
 
 
-ORDER = ("folded", "products", "one", "scores", "weights")
+ORDER = ("folded", "learned", "products", "squares", "one", "samples", "scores", "weights")
 """Kinds of marks: of several arguments the last counts."""
 
 
@@ -472,6 +495,8 @@ class Recorder:
             self._scripted(function)
         elif KERNELS.fullmatch(name) and function is not OPERATOR and not in_graph():
             self.note(f"it calls {name}, another kernel")
+        elif (operator := custom_operator(function, args)) and not in_graph():
+            self.note(f"it calls {operator}, a kernel of its own that may be attention", hint=True)
         if PRODUCTS.fullmatch(name):
             kwargs = {**kwargs}
             args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
@@ -523,6 +548,14 @@ class Recorder:
             if why != NO_SOFTMAX or module not in known:
                 by_reason.setdefault(why, []).append(shown(module))
         return [f"{', '.join(modules)}: {why}" for why, modules in by_reason.items()]
+
+    def fixed(self, query: Tensor, mask: Any) -> str:
+        """Return why a factor on the queries does not multiply the logits, or ""."""
+        if query.is_nested:
+            return "its queries are a nested tensor"
+        step = self._of(mask)  # of other products of queries
+        of_vectors = isinstance(step, Step) and (step.product or step).dimension == query.shape[-1]
+        return TWO if of_vectors and step.is_plain() else ""
 
     def _scripted(self, method: Any) -> None:
         """Note a module of torch.jit that attends."""
@@ -587,8 +620,8 @@ class Recorder:
             sure = True
         elif isinstance(known, Mark) and known.kind == "one":
             why = ONE
-        elif _is_learned(logits):
-            why = "its softmax is of learned logits without keys, as in a random synthesizer"
+        elif _is_learned(logits) or (isinstance(known, Mark) and known.kind == "learned"):
+            why = LEARNED
         return Mark("weights", self._module(), why, sure)
 
     def _averages(
@@ -603,7 +636,8 @@ class Recorder:
         for place, (weights, values) in enumerate((pair, pair[::-1])):
             mark, other = kept.get(id(weights)), kept.get(id(values))
             if isinstance(mark, Step):
-                why = "" if _is_learned(values) else mark.as_weights()
+                weighted = isinstance(other, Mark) and other.kind == "weights"
+                why = "" if weighted or _is_learned(values) else mark.as_weights()
                 if why:
                     self.note(why, hint=why == NO_SOFTMAX)
                     noted = why != NO_SOFTMAX
@@ -615,6 +649,7 @@ class Recorder:
                 rows, keys = values.shape[-3:-1] if values.ndim > 3 else (0, 0)
                 entries = values.ndim == weights.ndim > 3 and weights.shape[-1] == 1 == rows
                 entries = entries and weights.shape[-3] > 1 and keys == weights.shape[-2]
+                entries = entries or (isinstance(other, Mark) and other.kind == "samples")
                 averages = entries or (mark.sure and result.numel() > weights.numel())
             elif name == "linear" and place == 0 and weights.ndim > 2 and _is_learned(values):
                 averages, why = True, MEMORY
@@ -623,7 +658,7 @@ class Recorder:
             else:
                 averages = mark.sure or _has_rows(name, args, weights, values, place)
             if averages:
-                self.note(why, mark.module, hint=why in (ONE, MEMORY))
+                self.note(why, mark.module, hint=why in (ONE, MEMORY, LEARNED))
                 noted = True
         return noted
 
@@ -633,16 +668,28 @@ class Recorder:
         learned = len(tensors) < 2 or any(_is_learned(x) or x.numel() == 1 for x in tensors[-2:])
         mixes = MIXES.fullmatch(name) and not learned and result.ndim > 2
         mark = None
+        followed = before is not None and before.kind not in ("folded", "products", "one")
+        itself = len(tensors) > 1 and tensors[0] is tensors[-1] and MIXES.fullmatch(name)
         if name == "linear" or name.startswith("conv"):
             mark = Mark("one")
+        elif name == "grid_sample":
+            mark = Mark("samples")
+        elif (SQUARES.fullmatch(name) or itself) and not followed:
+            size = tensors[0].shape[-1] if "norm" in name and tensors[0].ndim > 2 else 0
+            mark = Mark("squares", size=size)
         elif CONTRACTIONS.fullmatch(name):
             mark = None if learned else Mark("scores")
+            mark = Mark("learned") if all(map(_is_learned, tensors)) else mark
         elif before is None or (mixes and before.kind != "weights"):
             mark = Mark("products") if mixes else None
         elif before.kind == "products":
             mark = Mark("scores") if name in ("sum", "mean") else None
-        elif before.kind in ("scores", "weights") and KEEPS.fullmatch(name):
+        elif followed and KEEPS.fullmatch(name):
             mark = before
+        elif before.kind == "squares" and name in ("sum", "mean"):
+            mark = before._replace(size=tensors[0].shape[-1])
+        elif before.kind == "squares":
+            mark = before if SCALES.fullmatch(name) or SQUARES.fullmatch(name) else None
         elif isinstance(result, Tensor) and result.numel() == tensors[0].numel():
             mark = before
             if before.kind == "scores" and EXPONENTIALS.fullmatch(name):
@@ -692,9 +739,12 @@ class Recorder:
         if meets and self._averages(name, args, tensors, result, kept):
             return
         dimension, learned = _dimension(name, args, result) if is_product else (0, False)
+        if name == "einsum" and sum(x.ndim > 2 and not _is_learned(x) for x in tensors) > 2:
+            self.note(NO_SOFTMAX, hint=True)
         if not (dimension or known):
             self._mark(name, tensors, result, [x for x in kept.values() if isinstance(x, Mark)])
             return
+        fused = self.fixed(tensors[-2], args[0]) if name.startswith("baddbmm") else ""
         if dimension:
             known = {}
         before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
@@ -711,8 +761,9 @@ class Recorder:
         learned = learned or any(step.learned for step in known.values())
         step = Step(function, name, given, named, length=longest + 1, dimension=dimension)
         step.learned = learned
-        marks = (one.heads for one in kept.values() if isinstance(one, Mark))
-        step.heads = next(filter(None, marks), 0)
+        step.lost = fused
+        marks = [one for one in kept.values() if isinstance(one, Mark)]
+        step.heads = next(filter(None, (one.heads for one in marks)), 0)
         written = args[0] if IN_PLACE.fullmatch(name) else None
         result = result if written is None else written
         if before is not None:
@@ -730,12 +781,16 @@ class Recorder:
             elif lost:
                 step.lost = lost
             elif mixed:
-                step.lost = "its logits are made of two products"
+                step.lost = TWO
+            elif SUMS.fullmatch(name) and step.product.dimension in [one.size for one in marks]:
+                step.lost = DISTANCE
             elif RANDOM.fullmatch(name) or ("dropout" in name and _drops(*args, **kwargs)):
                 step.lost = "its logits are drawn or dropped at random"
             elif written is not None and id(written) not in known:
                 step.lost = "its logits are put together in place"
-        step.versions = [(x, _version(x)) for x in _flat((given, named), Tensor)]
+        if before is not None and before.name in PLAIN and _exchanges(name, tensors[0], result):
+            step, before = before.exchanged(), None
+        step.versions = [(x, _version(x)) for x in _flat((step.args, step.kwargs), Tensor)]
         device = tensors[0].device.type
         step.autocast = device, torch.is_autocast_enabled(device)
         several = isinstance(result, list | tuple)
@@ -770,12 +825,7 @@ class Recorder:
         valued, shape, changed, _, columns = found
         if not PRODUCTS.fullmatch(name):
             dropped = "dropout" in name and _drops(*args, **kwargs)
-            across = result.mT if result.ndim > 1 and EXCHANGES.fullmatch(name) else result
-            if (
-                across is not result
-                and across.shape == shape == tensors[0].shape
-                and (across.stride() == tensors[0].stride())
-            ):
+            if tensors[0].shape == shape and _exchanges(name, tensors[0], result):
                 self.kept[result] = found._replace(columns=not columns, version=_version(result))
             elif columns:
                 return True
@@ -862,6 +912,13 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
         sizes = dict(zip(reversed(first), reversed(rows.shape), strict=False))
         dimension = math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
     return dimension, _is_learned(columns) or columns.ndim < 3
+
+
+def _exchanges(name: str, x: Tensor, result: Tensor) -> bool:
+    """Return whether a function exchanges the last two axes."""
+    if not EXCHANGES.fullmatch(name) or result.ndim < 2:
+        return False
+    return result.mT.shape == x.shape and result.mT.stride() == x.stride()
 
 
 def _first_of_two(x: Tensor, result: Any) -> int:

@@ -56,18 +56,13 @@ class LogitFactors(interception.ModuleTracker):
         self.doubts: dict[str, str] = {}  # of which heads are meant, by layer
         self.recorder = Recorder(lambda: self.running, made=self.note_made)
 
-    def belongs(self, module: Any) -> bool:
-        """Return whether the module is a part of the model that runs; backward in any thread."""
-        again = id(module) in self.names and interception.in_backward_pass()
-        return super().belongs(module) or again
-
     def multiplied(
         self, module: nn.Module, query: Tensor, key: Tensor, mask: Any, is_causal: bool
     ) -> Tensor:
         """Return the queries of a call times their factor."""
         self.recorder.reached.add(module)
-        if is_transformed(query):
-            self.recorder.note(TRANSFORMED, module)
+        if why := TRANSFORMED if is_transformed(query) else self.recorder.fixed(query, mask):
+            self.recorder.note(why, module)
             return query
         keys = keys_seen(query, key, mask, is_causal)
         shape, heads = query.shape, number_of_heads(self.running)
@@ -82,8 +77,9 @@ class LogitFactors(interception.ModuleTracker):
 
     def written(self, call: WrittenOut) -> Tensor | None:
         """Return the logits that a softmax gets, their product times the factor."""
-        if is_transformed(call.logits):
-            self.recorder.note(TRANSFORMED, call.module)
+        if is_transformed(call.logits) or not call.step.ordered:
+            why = TRANSFORMED if call.step.ordered else call.obstacle()
+            self.recorder.note(why, call.module)
             return None
         keys = call.seen().sum(-1).clamp(min=1)
         module = self.running[-1] if self.running else self.model
@@ -100,7 +96,7 @@ class LogitFactors(interception.ModuleTracker):
     def hints(self) -> list[str]:
         """Return the modules that may attend in another way, and why."""
         lines = self.recorder.lines(self.shown, hints=True)
-        return lines + [f"{name}: {UNSEEN}" for name in self.silent()]
+        return lines + self.in_threads() + [f"{name}: {UNSEEN}" for name in self.silent()]
 
     def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Multiply queries in the functions that a model gets from transformers' registry."""

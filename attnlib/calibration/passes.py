@@ -91,17 +91,17 @@ def loss_and_gradients(
     lengths: dict[Place, float] = {}
 
     def factor(place: Place, query: Tensor, keys: Tensor) -> Tensor:
-        length = float(torch.linalg.vector_norm(query.detach(), dtype=torch.float64))
+        length = float(torch.linalg.vector_norm(query.detach().abs(), dtype=torch.float64))
         if interception.in_backward_pass():  # activations are computed again, in another order
             place = min(lengths, key=lambda known: abs(lengths[known] - length))
             if abs(lengths[place] - length) > AGAIN * length:
-                raise RuntimeError(f"{place.layer}: what is computed again has other queries")
+                raise RuntimeError("the backward pass computes attention that was not seen before")
             return leaves[place][0].exp()
         if gradient and not torch.is_grad_enabled():
             raise RuntimeError(
-                f"{place.layer or type(model).__name__} attends under torch.no_grad, or in a "
-                "checkpoint other than torch.utils.checkpoint: the loss has no derivative by its "
-                "logits"
+                f"{place.layer or type(model).__name__} attends under torch.no_grad, in a "
+                "torch.autograd.Function, or in a checkpoint other than torch.utils.checkpoint: "
+                "the loss has no derivative by its logits"
             )
         logs = log_factor(place, keys.double().cpu().numpy())
         shape = np.broadcast_shapes(logs.shape, (place.heads, 1), keys.shape)

@@ -215,7 +215,7 @@ class Observer(interception.ModuleTracker):
         if reason or operands is None:
             self.unmeasured[name, reason or call.obstacle()] = None
             return
-        q, k = operands
+        q, k = (torch.cat([x.real, x.imag], -1) if x.is_complex() else x for x in operands)
         self.note(name, layout)
         self.waiting[name] += 1
         waits, measured = True, False
@@ -291,13 +291,10 @@ class Observer(interception.ModuleTracker):
 
     def note(self, name: str, layout: Layout) -> None:
         """Note what a reader of a module's lines has to know: its heads, its parts."""
-        lines = []
         if directly := self.called_directly():
-            lines.append(f"{directly} runs by its `forward` alone, and counts as part of it")
+            self.also(name, f"{directly} runs by its `forward` alone, and counts as part of it")
         if doubt := layout.doubt(self.batch):
-            lines.append(doubt)
-        if lines:
-            self.notes[name] = "; ".join(lines)
+            self.also(name, doubt)
 
     def queries(self, name: str, tokens: Tokens, call: Call) -> Queries | None:
         """Return what is known of the queries of a call; note where padding is not."""
@@ -325,7 +322,7 @@ class Observer(interception.ModuleTracker):
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured]
         lines += self.recorder.lines(self.shown)
         lines += self.recorder.lines(self.shown, hints=True)
-        lines += self._unseen()
+        lines += [*self.in_threads(), *self._unseen()]
         if not self.measured:
             if self.recorder.one_key:
                 lines.append(ONE_KEY)

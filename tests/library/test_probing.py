@@ -350,13 +350,37 @@ class Other(nn.Module):
     ("way", "says"),
     [
         (lambda q, k, v: (k @ q.mT).softmax(-2).mT @ v, "its softmax is over axis -2"),
-        (lambda q, k, v: (k @ q.mT).mT.softmax(-1) @ v, "axes exchanged before the softmax"),
+        (lambda q, k, v: (k @ q.mT / 2).mT.softmax(-1) @ v, "axes exchanged before the softmax"),
         (lambda q, k, v: (q @ k.mT).softmax(-1).inverse() @ v, "weights are changed after"),
     ],
 )
 def test_products_in_another_order_are_refused_by_their_cause(way, says):
     with pytest.raises(RuntimeError, match=says), probe(model := Other(way)):
         model(*qkv())
+
+
+def complex_product(q, k):
+    return torch.complex(q[..., ::2], q[..., 1::2]) @ torch.complex(k[..., ::2], k[..., 1::2]).mH
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [
+        lambda q, k, bias: torch.add(bias, q @ k.mT, alpha=0.3),
+        lambda q, k, bias: bias.sub(q @ k.mT, alpha=0.3),
+        lambda q, k, bias: (k @ q.mT).mT - bias,
+        lambda q, k, bias: 2.0 - q @ k.mT,
+        lambda q, k, bias: complex_product(q, k).real * 0.3 + bias,
+    ],
+)
+def test_signs_and_factors_of_sums_are_measured(logits):
+    q, k, v = qkv()
+    bias = draw(11, 11, seed=3)
+    with probe(model := Other(lambda q, k, v: logits(q, k, bias).softmax(-1) @ v)) as report:
+        model(q, k, v)
+    weights = logits(q, k, bias).softmax(-1)
+    expected = weights.square().sum(-1).mean((0, 2))
+    np.testing.assert_allclose(report.table()["collision_probability"], expected, rtol=1e-5)
 
 
 def test_weights_that_average_weights_are_named():

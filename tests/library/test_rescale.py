@@ -4,6 +4,7 @@ import copy
 import math
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from attnlib.attention import rescale
+from attnlib.calibration import scale_gradient
 from attnlib.policies import POLICIES
+from attnlib.probing import probe
 from tests.library import foreign
 from tests.library.foreign import XCA
 from tests.library.test_bad_input import assert_refused
@@ -393,3 +396,59 @@ def test_a_scale_that_does_not_fit_the_model_is_refused_by_its_call():
         assert_refused("alpha", "(8,)", call)
     with rescale(factor=1e30):
         assert_refused("factor", "at most 1.84e", call)
+
+
+# --- what has no single product to change --------------------------------------------------------
+
+
+class Relative(nn.Module):
+    """Its queries also meet learned positions, in a mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.positions = nn.Parameter(numbers(LENGTH, LENGTH, WIDTH, seed=2))
+
+    def forward(self, x):
+        mask = torch.einsum("bqd,qkd->bqk", x, self.positions)
+        return scaled_dot_product_attention(x, x, x, mask)
+
+
+class Nested(nn.Module):
+    """Attention of a nested tensor, with sequences of two lengths."""
+
+    def forward(self, x):
+        parts = torch.cat([x[0], x[1, :3]])
+        x = torch.nested.nested_tensor_from_jagged(parts, torch.tensor([0, LENGTH, LENGTH + 3]))
+        x = x.unflatten(-1, (2, 8)).transpose(1, 2)
+        return scaled_dot_product_attention(x, x, x).transpose(1, 2).values()
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"), [(Relative, "made of two products"), (Nested, "a nested tensor")]
+)
+def test_calls_that_cannot_get_a_factor_are_named_and_left_as_they_are(kind, why):
+    model = kind()
+    with pytest.warns(UserWarning, match=rf"not changed: the model .*{why}"):  # noqa: SIM117
+        with rescale(factor=2.0):
+            found = model(X)
+    torch.testing.assert_close(found, model(X))
+    with pytest.raises(RuntimeError, match=why):
+        scale_gradient(model, [X], lambda model, x: model(x).square().sum())
+
+
+def test_modules_in_other_threads_are_named():
+    class Threaded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList([Plain(), Plain()])
+
+        def forward(self, x):
+            with ThreadPoolExecutor() as others:
+                return sum(others.map(self.parts[0], [x])) + self.parts[1](x)
+
+    says = r"parts\.0 \(Plain\): it ran in another thread"
+    with pytest.warns(UserWarning, match=says):
+        scale_gradient(model := Threaded(), [X], lambda model, x: model(x).square().sum())
+    with pytest.warns(UserWarning, match=says), probe(model, theory=False) as report:
+        model(X)
+    assert set(report.table()["layer"]) == {"parts.1"}

@@ -108,6 +108,14 @@ def sinks(q, k, v, t):
     return functional.softmax(logits, dim=-1)[..., :-1] @ v
 
 
+def keys_first(q, k, v, t):
+    return ((k @ q.mT).mT * (t * D**-0.5)).softmax(-1) @ v
+
+
+def added_in_parts(q, k, v, t):
+    return torch.add(BIAS, q @ k.mT, alpha=t * D**-0.5).softmax(-1) @ v
+
+
 def topmost(q, k, v, t):
     logits = q @ k.mT * (t * D**-0.5)
     least = logits.topk(4, dim=-1)[0][..., -1, None]
@@ -117,6 +125,7 @@ def topmost(q, k, v, t):
 ZOO = [
     *(matmul, scaled_before, flattened_bmm, alibi_baddbmm, einsum, tokens_first, crossed),
     *(grouped_keys, shared_keys, in_place, by_index, capped, windows, sinks, topmost, values_first),
+    *(keys_first, added_in_parts),
 ]
 
 
@@ -170,7 +179,7 @@ def test_gradients_pass_through_the_record(code):
     assert torch.autograd.gradcheck(outputs, (t, q), fast_mode=True)
 
 
-@pytest.mark.parametrize("code", [matmul, flattened_bmm, alibi_baddbmm, einsum, windows])
+@pytest.mark.parametrize("code", [matmul, flattened_bmm, alibi_baddbmm, windows, keys_first])
 def test_heads_and_queries_can_have_numbers_of_their_own(code):
     times = torch.rand(H, L, generator=torch.Generator().manual_seed(3)).double() + 0.5
 
@@ -202,6 +211,7 @@ NONE = {
     "router of each sequence": lambda: torch.bmm(X, EXPERTS.expand(2, 8, 6)).softmax(-1),
     "classes": lambda: functional.layer_norm(X @ X.mT @ X, (8,)).softmax(-1),
     "pooling over channels": lambda: X.mean(1, keepdim=True).softmax(-1) * X,
+    "masks of classes": lambda: torch.einsum("bqc,bqn->bcn", X.softmax(-1), (X @ X.mT).sigmoid()),
     "linear attention": lambda: X.softmax(-1) @ (X.exp().mT @ X) / X.exp().sum(-1, keepdim=True),
     "mixture of experts": lambda: (
         nn.Linear(8, 3)(X).softmax(-1)[..., None, :] @ X[..., None, :3].mT
@@ -213,6 +223,53 @@ NONE = {
 
 def matmul_of(x):
     return x @ x.mT @ x
+
+
+def through_a_function(x):
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            return (x @ x.mT).softmax(-1) @ x
+
+    return Attention.apply(x.clone().requires_grad_())
+
+
+@torch.library.custom_op("attnlib_tests::fwd", mutates_args=())
+def operator(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return (q @ k.mT).softmax(-1) @ v
+
+
+def sampled(x):
+    places = torch.zeros(2, 6, 3, 2)
+    samples = functional.grid_sample(x[:, None], places, align_corners=False)
+    return (nn.Linear(8, 3)(x).softmax(-1)[:, None] * samples).sum(-1)
+
+
+UNKNOWN = {
+    "attnlib_tests::fwd": lambda x: operator(x, x, x),
+    "known keys": sampled,
+    "as in linear attention": lambda x: torch.einsum("bqd,bkd,bkc->bqc", x, x, x),
+    "learned logits": lambda x: (TABLE @ TABLE.T).relu().softmax(-1) @ x,
+    "its softmax is not of a product": lambda x: (-torch.cdist(x, x)).softmax(-1) @ x,
+    "no softmax": lambda x: (x @ x.mT).sigmoid() @ x,
+    "no softmax of its logits": lambda x: functional.normalize((x @ x.mT).relu(), 1, -1) @ x,
+    "exp and a sum": lambda x: (x @ x.mT).log_softmax(-1).exp() @ x,
+    "made in a torch.autograd.Function": through_a_function,
+    "made by softmin": lambda x: functional.softmin(-x @ x.mT, -1) @ x,
+    "learned": lambda x: (x @ TABLE.T).softmax(-1) @ TABLE,
+    "another kernel": lambda x: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        *[x[:, None]] * 3
+    ),
+}
+
+
+@pytest.mark.parametrize("why", UNKNOWN)
+def test_attention_in_another_form_is_named(why):
+    with Multiply(2.0) as watch:
+        UNKNOWN[why](X)
+    assert not watch.seen
+    noted = {**watch.recorder.unreached, **watch.recorder.hints}
+    assert any(why in reason for reason in noted.values())
 
 
 @pytest.mark.parametrize("name", NONE)
@@ -261,6 +318,10 @@ UNREACHED = {
         nn.Linear(H, H).double()((q @ k.mT).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(-1)
     ),
     "two products": lambda q, k: (q @ k.mT + k @ q.mT).softmax(-1),
+    "of two products": lambda q, k: torch.baddbmm(q[0] @ q[0].mT, q[0], k[0].mT).softmax(-1),
+    "squared lengths": lambda q, k: (
+        (q**2).sum(-1, keepdim=True) + k.norm(dim=-1)[:, :, None] ** 2 - 2 * q @ k.mT
+    ).softmax(-1),
     "dropped at random": lambda q, k: functional.dropout(q @ k.mT).softmax(-1),
     "drawn": lambda q, k: (q @ k.mT + torch.bernoulli((q @ k.mT).sigmoid())).softmax(-1),
     "give again": hidden_by_data,
@@ -277,6 +338,15 @@ def test_what_cannot_be_run_again_is_named(why):
     assert not watch.seen
     (reason,) = watch.recorder.unreached.values()
     assert why in reason
+
+
+def test_squared_distances_of_positions_are_a_bias():
+    places = torch.arange(D).double()
+    with Multiply(2.0) as watch:
+        bias = (places[:, None] - places)[None] ** 2
+        (Q[:, :, :D] @ K[:, :, :D].mT - bias).softmax(-1)
+    assert watch.seen
+    assert not watch.recorder.unreached
 
 
 def test_logits_that_are_written_unseen_are_named_after_calls_of_the_same_kind():
