@@ -305,7 +305,7 @@ class ModuleTracker(Mode):
             and name not in around_a_call
             and not any(part in self.seen and part in self.ran for part in around(name))
         ]
-        inmost = [name for name in silent if not any(name in around(one)[1:] for one in silent)]
+        inmost = [name for name in silent if not any(name in around(other)[1:] for other in silent)]
         return [f"{name or 'the model'} ({self.kinds[name]})" for name in inmost]
 
     def in_threads(self) -> list[str]:

@@ -103,8 +103,8 @@ def _(*row: Any) -> Tensor:
 def _kept(*row: Any) -> Tensor:
     """Return the operator's result from a cache."""
     with torch.inference_mode(False):
-        found: Tensor = _numbers_of_rows(*row)
-    return found
+        numbers: Tensor = _numbers_of_rows(*row)
+    return numbers
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

@@ -125,8 +125,8 @@ def _places(layers: Iterable[int | str] | None) -> set[int | str] | None:
             f"layers={layers!r:.80}"
         )
     places = {
-        one if isinstance(one, str) else _checking.integer("layers", one, minimum=0)
-        for one in layers
+        layer if isinstance(layer, str) else _checking.integer("layers", layer, minimum=0)
+        for layer in layers
     }
     if not places:
         raise ValueError("layers must name one or more, got none")
@@ -190,7 +190,7 @@ class _Context(ContextDecorator):
 
 
 def _listed(layers: set[int | str]) -> str:
-    return ", ".join(map(repr, sorted(layers, key=lambda one: (isinstance(one, str), one))))
+    return ", ".join(map(repr, sorted(layers, key=lambda layer: (isinstance(layer, str), layer))))
 
 
 def _kind(module: nn.Module | None) -> str:

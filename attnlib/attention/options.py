@@ -73,23 +73,23 @@ def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | No
         return POLICIES[policy]
     if callable(policy):
         return None
-    said = (
+    reason = (
         f"{name} must be a name in attnlib.policies.POLICIES, a Policy or a function of n, d and "
         f"position, got {name}={policy!r:.80}"
     )
     if not isinstance(policy, str):
-        raise TypeError(said)
+        raise TypeError(reason)
     similar = difflib.get_close_matches(policy, POLICIES, n=3, cutoff=0.0)
-    raise ValueError(f"{said}; similar names: {', '.join(similar)}")
+    raise ValueError(f"{reason}; similar names: {', '.join(similar)}")
 
 
 def checked_policy(
     policy: str | Policy | ScaleFunction, normalize_qk: bool, called: str = "normalize_qk"
 ) -> Policy:
     """Return the policy, if it is for this kind; `called` names the argument for cosines."""
-    meant: Literal["cosine", "dot product"] = "cosine" if normalize_qk else "dot product"
-    rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy), meant)
-    if rule.applied_to == meant:
+    product: Literal["cosine", "dot product"] = "cosine" if normalize_qk else "dot product"
+    rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy), product)
+    if rule.applied_to == product:
         return rule
     if normalize_qk:
         raise ValueError(

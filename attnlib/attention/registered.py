@@ -154,9 +154,9 @@ def _parts_of(file: str) -> tuple[list[str], list[str]]:
     written_out: list[str] = []
     if not file.startswith("transformers.models.") or file not in sys.modules:
         return asking, written_out
-    for name, one in vars(sys.modules[file]).items():
-        if isinstance(one, type) and issubclass(one, nn.Module) and one.__module__ == file:
-            source = inspect.getsource(one)
+    for name, part in vars(sys.modules[file]).items():
+        if isinstance(part, type) and issubclass(part, nn.Module) and part.__module__ == file:
+            source = inspect.getsource(part)
             if "ALL_ATTENTION_FUNCTIONS" in source:
                 asking.append(name)
             elif LOOKS_LIKE_ATTENTION.search(name) and "softmax(" in source:
@@ -239,11 +239,11 @@ def _fused(kind: type[nn.Module]) -> bool:
 def _all_support_sdpa(file: str) -> bool:
     from transformers import PreTrainedModel
 
-    there = vars(sys.modules[file]).values()
+    members = vars(sys.modules[file]).values()
     models: list[Any] = [
-        one for one in there if isinstance(one, type) and issubclass(one, PreTrainedModel)
+        model for model in members if isinstance(model, type) and issubclass(model, PreTrainedModel)
     ]
-    return all(one._supports_sdpa for one in models if one.__module__ == file)
+    return all(model._supports_sdpa for model in models if model.__module__ == file)
 
 
 def eager_attention(kind: type[nn.Module]) -> Callable[..., Any] | None:

@@ -388,17 +388,17 @@ class WrittenOut:
         pair: tuple[Any, Any] = (None, None)
         if start.name == "einsum":
             first, second, output = _letters(start.args[0])
-            one, two = _flat(start.args, Tensor)
+            left, right = _flat(start.args, Tensor)
             if output[-1] in first:
-                first, second, one, two = second, first, two, one
+                first, second, left, right = second, first, right, left
             summed = "".join(sorted((set(first) & set(second)) - set(output)))
             pair = (
-                _ordered(one, first, output[:-1], summed),
-                _ordered(two, second, output[:-2] + output[-1], summed),
+                _ordered(left, first, output[:-1], summed),
+                _ordered(right, second, output[:-2] + output[-1], summed),
             )
         elif "r" not in start.name:
-            one, two = _flat(start.args, Tensor)[-2:]
-            pair = one, two.mT
+            left, right = _flat(start.args, Tensor)[-2:]
+            pair = left, right.mT
         q, k = pair
         if q is None or k is None or not self.step.ordered or k.shape[-2] != shape[-1]:
             return None
@@ -420,8 +420,8 @@ class WrittenOut:
     def queries(self) -> Tensor:
         """Return the queries, (…, heads, queries, d), or in their own order of axes."""
         operands = self.operands()
-        found: Tensor = _flat(self.start.args, Tensor)[0] if operands is None else operands[0]
-        return found
+        queries: Tensor = _flat(self.start.args, Tensor)[0] if operands is None else operands[0]
+        return queries
 
 
 class Weights(NamedTuple):
@@ -502,7 +502,7 @@ class Recorder:
             args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
         tensors = _flat((args, kwargs), Tensor)
         first = 1 if name.endswith("_as") else None  # the other tensor has a shape alone
-        kept = {id(x): one for x in tensors[:first] if (one := self._of(x)) is not None}
+        kept = {id(x): entry for x in tensors[:first] if (entry := self._of(x)) is not None}
         call = None
         softmax = name in SOFTMAXES or COMPOSED.fullmatch(name) is not None
         if softmax and kept:
@@ -587,7 +587,7 @@ class Recorder:
                     "its weights have no gradient of autograd's: they are made in a "
                     "torch.autograd.Function or under torch.no_grad"
                 )
-        functions = frozenset(one.name for one in step._path())
+        functions = frozenset(operation.name for operation in step._path())
         way = type(module), functions
         known = way in self.compared and all(map(REPEATS.fullmatch, functions))
         if not why and (self.aliased or not known or input.is_inference()):
@@ -606,7 +606,7 @@ class Recorder:
 
     def _module(self) -> nn.Module | None:
         """Return the inmost module that runs and is not an nn.Softmax."""
-        modules = (one for one in reversed(self.running()) if type(one) is not nn.Softmax)
+        modules = (module for module in reversed(self.running()) if type(module) is not nn.Softmax)
         return next(modules, None)
 
     def _other_weights(self, logits: Tensor, known: Any) -> Mark:
@@ -706,12 +706,12 @@ class Recorder:
 
     def _of(self, x: Any) -> Any:
         """Return the record or the mark of a tensor, or None."""
-        one = self.kept.get(x) if isinstance(x, Tensor) else None
-        if isinstance(one, Weights) and one.version != _version(x):
-            return one._replace(changed=True)
-        if type(one) is not tuple:
-            return one
-        step, version = one
+        entry = self.kept.get(x) if isinstance(x, Tensor) else None
+        if isinstance(entry, Weights) and entry.version != _version(x):
+            return entry._replace(changed=True)
+        if type(entry) is not tuple:
+            return entry
+        step, version = entry
         if _version(x) != version:
             why = "its logits are written into through another view"
             first = step.product or step
@@ -730,7 +730,7 @@ class Recorder:
         kept: dict[int, Any],
     ) -> None:
         """Add a function to the records of its arguments, `kept` by their ids."""
-        known = {i: one for i, one in kept.items() if isinstance(one, Step)}
+        known = {i: entry for i, entry in kept.items() if isinstance(entry, Step)}
         is_product = PRODUCTS.fullmatch(name) is not None
         if len(known) < len(kept) and self._weighs(name, args, kwargs, tensors, result, kept):
             return
@@ -762,16 +762,16 @@ class Recorder:
         step = Step(function, name, given, named, length=longest + 1, dimension=dimension)
         step.learned = learned
         step.lost = fused
-        marks = [one for one in kept.values() if isinstance(one, Mark)]
-        step.heads = next(filter(None, (one.heads for one in marks)), 0)
+        marks = [entry for entry in kept.values() if isinstance(entry, Mark)]
+        step.heads = next(filter(None, (entry.heads for entry in marks)), 0)
         written = args[0] if IN_PLACE.fullmatch(name) else None
         result = result if written is None else written
         if before is not None:
             step.product = before.product or before
-            lost = next((one.lost for one in known.values() if one.lost), "")
-            mixed = any((one.product or one) is not step.product for one in known.values())
+            lost = next((entry.lost for entry in known.values() if entry.lost), "")
+            mixed = any((entry.product or entry) is not step.product for entry in known.values())
             if mixed:
-                step.learned = all(one.learned for one in known.values())
+                step.learned = all(entry.learned for entry in known.values())
             if is_product or ENDS.fullmatch(name):
                 if not isinstance(result, Tensor) or result.ndim < 4 or learned:
                     return
@@ -782,7 +782,7 @@ class Recorder:
                 step.lost = lost
             elif mixed:
                 step.lost = TWO
-            elif SUMS.fullmatch(name) and step.product.dimension in [one.size for one in marks]:
+            elif SUMS.fullmatch(name) and step.product.dimension in [entry.size for entry in marks]:
                 step.lost = DISTANCE
             elif RANDOM.fullmatch(name) or ("dropout" in name and _drops(*args, **kwargs)):
                 step.lost = "its logits are drawn or dropped at random"
@@ -796,16 +796,16 @@ class Recorder:
         several = isinstance(result, list | tuple)
         for i, part in enumerate(result if several else [result]):
             if isinstance(part, Tensor):
-                one = step
+                entry = step
                 if several:
-                    one = Step(getitem, "getitem", (step, i), {}, step.product, step.length)
-                    one.learned = step.learned
-                one.shape = part.shape
+                    entry = Step(getitem, "getitem", (step, i), {}, step.product, step.length)
+                    entry.learned = step.learned
+                entry.shape = part.shape
                 if before is not None:
-                    same = before.shape[:-1] == one.shape[:-1] and not EXCHANGES.fullmatch(name)
-                    rows = before.shape[-1:] == one.shape[-1:] and RESHAPES.fullmatch(name)
-                    one.ordered = before.ordered and bool(same or rows)
-                self.kept[part] = one, _version(part)
+                    same = before.shape[:-1] == entry.shape[:-1] and not EXCHANGES.fullmatch(name)
+                    rows = before.shape[-1:] == entry.shape[-1:] and RESHAPES.fullmatch(name)
+                    entry.ordered = before.ordered and bool(same or rows)
+                self.kept[part] = entry, _version(part)
 
     def _weighs(
         self,
@@ -817,16 +817,16 @@ class Recorder:
         kept: dict[int, Any],
     ) -> bool:
         """Return whether a function takes weights; follow them to their product with values."""
-        found = next((one for one in kept.values() if isinstance(one, Weights)), None)
-        if name == "__setitem__" and kept.get(id(args[0])) is found:
+        source = next((entry for entry in kept.values() if isinstance(entry, Weights)), None)
+        if name == "__setitem__" and kept.get(id(args[0])) is source:
             result = args[0]
-        if found is None or not isinstance(result, Tensor):
-            return found is not None
-        valued, shape, changed, _, columns = found
+        if source is None or not isinstance(result, Tensor):
+            return source is not None
+        valued, shape, changed, _, columns = source
         if not PRODUCTS.fullmatch(name):
             dropped = "dropout" in name and _drops(*args, **kwargs)
             if tensors[0].shape == shape and _exchanges(name, tensors[0], result):
-                self.kept[result] = found._replace(columns=not columns, version=_version(result))
+                self.kept[result] = source._replace(columns=not columns, version=_version(result))
             elif columns:
                 return True
             elif result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
@@ -839,7 +839,7 @@ class Recorder:
         pair = tensors
         if columns:
             pair, result = [x.mT for x in reversed(tensors)], result.mT
-        if len(pair) == 2 and kept.get(id(tensors[columns])) is found:
+        if len(pair) == 2 and kept.get(id(tensors[columns])) is source:
             weights: Any = pair[0]
             values: Any = pair[1]
             if weights.shape[-2:] != shape[-2:]:
@@ -942,7 +942,7 @@ def _joins(result: Any, tensors: list[Tensor], known: dict[int, Step]) -> bool:
     numbers = [x for x in tensors if id(x) in known]
     return (
         all(x.shape[-1:] == (1,) and x.is_floating_point() for x in numbers)
-        and all((one.product or one).shape[-1:] != (1,) for one in known.values())
+        and all((step.product or step).shape[-1:] != (1,) for step in known.values())
         and any(x.shape[-1:] == result.shape[-1:] for x in tensors if id(x) not in known)
     )
 
@@ -1017,17 +1017,17 @@ def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(x, dict):
         return {name: _mapped(value, change) for name, value in x.items()}
     if isinstance(x, list | tuple) and not isinstance(x, torch.Size):
-        parts = [_mapped(one, change) for one in x]
+        parts = [_mapped(item, change) for item in x]
         return parts if isinstance(x, list) else tuple(parts)
     return change(x)
 
 
 def _flat(x: Any, kind: type[Any]) -> list[Any]:
     """Return the entries of this type in arguments."""
-    found = []
-    for one in x.values() if isinstance(x, dict) else x:
-        if isinstance(one, kind):
-            found.append(one)
-        elif isinstance(one, NESTS) and one:
-            found += _flat(one, kind)
-    return found
+    items = []
+    for item in x.values() if isinstance(x, dict) else x:
+        if isinstance(item, kind):
+            items.append(item)
+        elif isinstance(item, NESTS) and item:
+            items += _flat(item, kind)
+    return items

@@ -77,10 +77,12 @@ def answer(
     Every second window is fitted to, the others judge; all count for the gradients. The loss is
     the model's own. Raises as `windows`, `scale_gradient` and `fit_scales`. Chapter: calibration.
     """
-    found = windows(ids, _checking.integer("length", length, minimum=2), texts)
+    pieces = windows(ids, _checking.integer("length", length, minimum=2), texts)
     memory = memory or Cache()
-    fit = fit_scales(model, found[::2], found[1::2], per=per, law=law, memory=memory, report=report)
-    return Recommendation(length, _gradient(model, found, memory, report), fit)
+    fit = fit_scales(
+        model, pieces[::2], pieces[1::2], per=per, law=law, memory=memory, report=report
+    )
+    return Recommendation(length, _gradient(model, pieces, memory, report), fit)
 
 
 def _gradient(

@@ -84,9 +84,9 @@ class ScaleFit:
 
     def factor(self, n: float) -> FloatArray:
         """Return t of each head for a query that sees n keys, an array (layers, heads)."""
-        grown = [self._growth(np.array(float(n)), d) for d in self.dimensions]
-        found: FloatArray = np.exp(self.a + self.b * np.array(grown)[:, None])
-        return found
+        growth = [self._growth(np.array(float(n)), d) for d in self.dimensions]
+        factors: FloatArray = np.exp(self.a + self.b * np.array(growth)[:, None])
+        return factors
 
     @property
     def gain(self) -> Estimate:
@@ -182,12 +182,12 @@ class ScaleFit:
 
     def _of_layer(self, layer: str, n: FloatArray) -> FloatArray:
         row = self.layers.index(layer)
-        there = np.isfinite(self.a[row])
-        grown = self._growth(n, self.dimensions[row])
-        found: FloatArray = np.exp(
-            self.a[row][there][:, None] + self.b[row][there][:, None] * grown
+        known = np.isfinite(self.a[row])
+        growth = self._growth(n, self.dimensions[row])
+        factors: FloatArray = np.exp(
+            self.a[row][known][:, None] + self.b[row][known][:, None] * growth
         )
-        return found
+        return factors
 
 
 def fit_scales(
@@ -325,9 +325,9 @@ class Fitting:
             if x is None:
                 return np.zeros(())
             row, heads = at[place.layer], slice(place.heads)
-            grown = growth(self.law, self.rule, self.n0, keys, place.d)
-            found: FloatArray = a[row, heads, None] + b[row, heads, None] * grown
-            return found
+            rise = growth(self.law, self.rule, self.n0, keys, place.d)
+            factors: FloatArray = a[row, heads, None] + b[row, heads, None] * rise
+            return factors
 
         return self.read(text, log_factor=log_factor, gradient=gradient)
 
@@ -351,12 +351,12 @@ class Fitting:
         return self.memory.get_or_compute(functools.partial(self._slope, text, x), *about)
 
     def _slope(self, text: Any, x: FloatArray) -> Slope:
-        one = self.pass_of(text, x, gradient=True)
-        slopes = [by_head(one, self.layers)]
+        results = self.pass_of(text, x, gradient=True)
+        slopes = [by_head(results, self.layers)]
         if self.law == "log":
-            slopes += [by_head(one, self.layers, power=1) - math.log(self.n0) * slopes[0]]
+            slopes += [by_head(results, self.layers, power=1) - math.log(self.n0) * slopes[0]]
         shared = tuple(axis for axis, size in enumerate(self.shape, 1) if size == 1)
-        return one.loss, np.nan_to_num(slopes).sum(axis=shared).ravel()
+        return results.loss, np.nan_to_num(slopes).sum(axis=shared).ravel()
 
     def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
         """Return the parameters of the least loss, stopping by the texts that are held out."""
@@ -366,9 +366,9 @@ class Fitting:
 
         def value(u: FloatArray) -> tuple[float, FloatArray]:
             nonlocal unit
-            found = [self.slope(text, STEP * u) for text in used]
-            loss = float(np.mean([one for one, _ in found]))
-            gradient: FloatArray = np.mean([slope for _, slope in found], axis=0)
+            slopes = [self.slope(text, STEP * u) for text in used]
+            loss = float(np.mean([pair[0] for pair in slopes]))
+            gradient: FloatArray = np.mean([slope for _, slope in slopes], axis=0)
             report("fit", loss)
             if not unit[1]:  # the first step takes one number to STEP, whatever the loss counts
                 unit = loss, float(np.abs(gradient).max()) or 1.0
@@ -421,8 +421,8 @@ def growth(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> F
     """Return how log t grows with n, 0 at n₀, in heads of d dimensions."""
     if rule is not None:
         ratio = rule.scale(n, d) / rule.scale(n0, d)
-        grown: FloatArray = np.log(np.maximum(ratio, SMALLEST))
-        return grown
+        rise: FloatArray = np.log(np.maximum(ratio, SMALLEST))
+        return rise
     return np.log(n / n0) if law == "log" else np.zeros(n.shape)
 
 

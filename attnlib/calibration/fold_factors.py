@@ -56,8 +56,8 @@ def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss
     intended queries and loss are compared with those of a text; None, and the model is as it was,
     where they differ.
     """
-    meant, expected = _queries(model, text, loss, factors)
-    sizes = {place.layer: place.d for place in meant}
+    scaled, expected = _queries(model, text, loss, factors)
+    sizes = {place.layer: place.d for place in scaled}
     for order in ORDERS:
         done = Applied([])
         for layer, factor in factors.items():
@@ -70,8 +70,8 @@ def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss
                     tensor.mul_(times.reshape(-1, *[1] * (tensor.ndim - 1)))
             done.folded.append(layer)
         else:
-            found, value = _queries(model, text, loss, {})
-            if _alike(meant, found) and abs(value - expected) <= TOLERANCE * abs(expected):
+            folded, value = _queries(model, text, loss, {})
+            if _alike(scaled, folded) and abs(value - expected) <= TOLERANCE * abs(expected):
                 return done
         done.undo()
     return None
@@ -81,22 +81,22 @@ def _queries(
     model: nn.Module, text: Any, loss: Loss, factors: dict[str, FloatArray]
 ) -> tuple[dict[Place, Tensor], float]:
     """Return the queries of each call times their factors, and the loss."""
-    found: dict[Place, Tensor] = {}
+    queries: dict[Place, Tensor] = {}
 
     def factor(place: Place, query: Tensor, _: Tensor) -> Tensor:
         given = factors.get(place.layer, np.ones(place.heads))
         times = torch.from_numpy(given[:, None]).to(query)
-        found[place] = (query * times.unsqueeze(-1)).detach()
+        queries[place] = (query * times.unsqueeze(-1)).detach()
         return times
 
     with torch.no_grad(), scale_logits(model, factor):
-        return found, float(loss(model, text))
+        return queries, float(loss(model, text))
 
 
-def _alike(meant: dict[Place, Tensor], found: dict[Place, Tensor]) -> bool:
+def _alike(scaled: dict[Place, Tensor], folded: dict[Place, Tensor]) -> bool:
     return all(
-        bool((found[place] - query).abs().max() <= TOLERANCE * query.abs().max())
-        for place, query in meant.items()
+        bool((folded[place] - query).abs().max() <= TOLERANCE * query.abs().max())
+        for place, query in scaled.items()
     )
 
 
@@ -116,10 +116,10 @@ def _changes(
             given = [made, module.in_proj_bias]
         else:
             given = [getattr(made, name, None) for name in ("weight", "bias")]
-        tensors = [one for one in given if isinstance(one, Tensor)]
+        tensors = [entry for entry in given if isinstance(entry, Tensor)]
         if type(made).__name__ == "Conv1D":
             tensors[0] = tensors[0].T
-        times = [_times(factor, one.shape[0], size, order) for one in tensors]
+        times = [_times(factor, entry.shape[0], size, order) for entry in tensors]
         return [
             (tensor, torch.from_numpy(each).to(tensor))
             for tensor, each in zip(tensors, times, strict=True)

@@ -65,8 +65,10 @@ class ScaleGradient:
 
         Returns two integer arrays with a line (layer, head) for each head.
         """
-        told = self.p_values() < _checking.positive("level", level)
-        return np.argwhere(told & (self.value < 0)), np.argwhere(told & (self.value > 0))
+        significant = self.p_values() < _checking.positive("level", level)
+        return np.argwhere(significant & (self.value < 0)), np.argwhere(
+            significant & (self.value > 0)
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each head: layer, head, gradient, standard_error and p_value."""
@@ -122,19 +124,19 @@ def scale_gradient(
     Chapter: calibration.
     """
     passes = [
-        loss_and_gradients(model, one, loss or own_loss, partial=partial)
-        for one in _checking.batches("batches", batches)
+        loss_and_gradients(model, result, loss or own_loss, partial=partial)
+        for result in _checking.batches("batches", batches)
     ]
     if not passes:
         raise ValueError("batches must hold one or more, got none")
-    layers = list(dict.fromkeys(part.place.layer for one in passes for part in one.parts))
+    layers = list(dict.fromkeys(part.place.layer for result in passes for part in result.parts))
     heads: dict[tuple[str, int], int] = {}
-    for part in (part for one in passes for part in one.parts):
+    for part in (part for result in passes for part in result.parts):
         same_heads(heads, part.place)
     return ScaleGradient(
         layers,
-        np.array([one.loss for one in passes]),
-        np.stack([by_head(one, layers) for one in passes]),
+        np.array([result.loss for result in passes]),
+        np.stack([by_head(result, layers) for result in passes]),
     )
 
 
@@ -148,11 +150,11 @@ def same_heads(known: dict[tuple[str, int], int], place: Place) -> None:
         )
 
 
-def by_head(one: LossGradients, layers: list[str], power: int = 0) -> FloatArray:
+def by_head(result: LossGradients, layers: list[str], power: int = 0) -> FloatArray:
     """Return Σ ∂L/∂log t · (log n)^power over the queries, (layers, heads)."""
-    heads = max(part.place.heads for part in one.parts)
+    heads = max(part.place.heads for part in result.parts)
     total = np.full((len(layers), heads), np.nan)
-    for part in one.parts:
+    for part in result.parts:
         weighted = part.gradient * np.log(part.keys) ** power
         row = total[layers.index(part.place.layer), : part.place.heads]
         axes = (*range(weighted.ndim - 2), weighted.ndim - 1)

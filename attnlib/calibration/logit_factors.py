@@ -157,10 +157,10 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
         yield mode
 
 
-def is_causal(module: nn.Module, query: Tensor, mask: Any, said: bool | None) -> bool:
+def is_causal(module: nn.Module, query: Tensor, mask: Any, declared: bool | None) -> bool:
     """Return whether the queries that transformers hands on see only the keys before them."""
-    said = getattr(module, "is_causal", True) if said is None else said
-    return mask is None and query.shape[-2] > 1 and bool(said)
+    declared = getattr(module, "is_causal", True) if declared is None else declared
+    return mask is None and query.shape[-2] > 1 and bool(declared)
 
 
 def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:

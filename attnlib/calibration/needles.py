@@ -131,7 +131,7 @@ def repeated_tokens(vocabulary: int, length: int, texts: int, seed: int = 0) -> 
     """
     rng = np.random.default_rng(seed)
     once = [rng.integers(0, vocabulary, length // 2) for _ in range(texts)]
-    return [torch.from_numpy(np.tile(one, 2))[None] for one in once]
+    return [torch.from_numpy(np.tile(tokens, 2))[None] for tokens in once]
 
 
 def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Needles:
@@ -148,7 +148,7 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
     """
     if isinstance(targets, str) and targets == "repeat":
         targets = _repeated
-    found: list[dict[str, FloatArray]] = []
+    results: list[dict[str, FloatArray]] = []
     for ids in _checking.batches("texts", texts):
         if ids.ndim != 2 or ids.shape[0] != 1:
             raise ValueError(f"texts must be of shape (1, tokens), got {tuple(ids.shape)}")
@@ -165,12 +165,12 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
         observer.finish()
         if not sums:
             raise ValueError("targets must give some query of each text a key, got none")
-        found.append(sums)
-    if not found:
+        results.append(sums)
+    if not results:
         raise ValueError("texts must hold one or more, got none")
-    layers = list(found[0])
+    layers = list(results[0])
     # (what, texts, layers, heads), where what is five sums and two for each t
-    by_kind = np.stack([np.stack([sums[layer] for layer in layers], axis=1) for sums in found], 1)
+    by_kind = np.stack([np.stack([sums[layer] for layer in layers], axis=1) for sums in results], 1)
     curves = np.moveaxis(by_kind[5:], 0, -1)
     derivatives, weights = curves[..., : GRID.size], curves[..., GRID.size :]
     counts, weight, gap, slope, reach = by_kind[:5]
@@ -199,19 +199,19 @@ def _sums(call: Call, output: Tensor) -> FloatArray:
         others = seen.sum(-1) - 1
         counted = seen.gather(-1, target)[..., 0] & (others > 0)  # a window may hide the target
         centred = torch.where(seen, all_logits, 0.0)
-        meant = centred.gather(-1, target)[..., 0]
-        centre = (centred.sum(-1) - meant) / others.clamp(min=1)
-        meant, centred = meant - centre, torch.where(seen, centred - centre[..., None], 0.0)
+        needle = centred.gather(-1, target)[..., 0]
+        centre = (centred.sum(-1) - needle) / others.clamp(min=1)
+        needle, centred = needle - centre, torch.where(seen, centred - centre[..., None], 0.0)
         whole = torch.where(seen, centred, -torch.inf)
         rest = whole.scatter(-1, target, -torch.inf)
         log_rest = rest.logsumexp(-1)
-        lost = torch.sigmoid(log_rest - meant)  # 1 − P
+        lost = torch.sigmoid(log_rest - needle)  # 1 − P
         slope = (rest.softmax(-1) * centred).sum(-1)
-        reach = meant - log_rest + others.clamp(min=1).log()
-        five = [torch.ones_like(meant), 1.0 - lost, lost * meant, lost * slope, reach]
+        reach = needle - log_rest + others.clamp(min=1).log()
+        five = [torch.ones_like(needle), 1.0 - lost, lost * needle, lost * slope, reach]
         weighted = [(t * whole).softmax(-1) for t in GRID]
-        derivatives = [(p * centred).sum(-1) - meant for p in weighted]
+        derivatives = [(p * centred).sum(-1) - needle for p in weighted]
         weights = [p.gather(-1, target)[..., 0] for p in weighted]
         stacked = torch.stack([*five, *derivatives, *weights])
-        found: FloatArray = torch.where(counted, stacked, 0.0).sum(-1).cpu().numpy()
-    return found
+        sums: FloatArray = torch.where(counted, stacked, 0.0).sum(-1).cpu().numpy()
+    return sums

@@ -46,8 +46,8 @@ class Cache:
 
 def digest(*about: Any) -> str:
     """Return a hash of tensors, arrays and what else has a repr."""
-    found = hashlib.sha256()
-    for one in about:
-        array = one.cpu().numpy() if isinstance(one, Tensor) else one
-        found.update(array.tobytes() if isinstance(array, np.ndarray) else repr(array).encode())
-    return found.hexdigest()[:24]
+    digest = hashlib.sha256()
+    for part in about:
+        array = part.cpu().numpy() if isinstance(part, Tensor) else part
+        digest.update(array.tobytes() if isinstance(array, np.ndarray) else repr(array).encode())
+    return digest.hexdigest()[:24]

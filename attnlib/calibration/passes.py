@@ -148,8 +148,8 @@ def loss_and_gradients(
                 f"{layer} attends by a kernel without a backward pass here ({error}){way}"
             ) from error
     parts = [
-        CallGradient(place, found.cpu().numpy(), keys.expand(found.shape).double().cpu().numpy())
-        for (place, (_, keys)), found in zip(leaves.items(), gradients, strict=gradient)
+        CallGradient(place, slope.cpu().numpy(), keys.expand(slope.shape).double().cpu().numpy())
+        for (place, (_, keys)), slope in zip(leaves.items(), gradients, strict=gradient)
     ]
     return LossGradients(number, parts)
 
@@ -166,14 +166,14 @@ class _NotReentrant:
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
     """Let no parameter of the model get a gradient inside the context."""
-    asking = [one for one in model.parameters() if one.requires_grad]
-    for one in asking:
-        one.requires_grad_(False)
+    asking = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in asking:
+        parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for one in asking:
-            one.requires_grad_(True)
+        for parameter in asking:
+            parameter.requires_grad_(True)
 
 
 def _number(value: Any) -> float:

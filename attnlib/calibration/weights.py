@@ -162,7 +162,9 @@ def _layers(model: nn.Module, tolerance: float | None) -> list[Layer]:
         elif interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__):
             unknown[name] = module
     for name, module in reversed(unknown.items()):  # the inmost first
-        known = [one for one in layers if _within(one.name, name) or _within(name, one.name)]
+        known = [
+            other for other in layers if _within(other.name, name) or _within(name, other.name)
+        ]
         if not known and next(module.parameters(), None) is not None:
             raise _refused(name, module, f"what makes its queries has no {KNOWN}")
     if not layers:
@@ -346,8 +348,8 @@ def _offset(norm: nn.Module) -> float:
     x = x.reshape(2, *weight.shape)
     bias = {} if getattr(norm, "bias", None) is None else {"bias": 0.0 * x[0]}
     with torch.no_grad():
-        zero, one = (
+        zero, first = (
             functional_call(norm, {"weight": torch.full_like(x[0], value), **bias}, x)
             for value in (0.0, 1.0)
         )
-    return float((zero / (one - zero)).nanmedian().round())
+    return float((zero / (first - zero)).nanmedian().round())

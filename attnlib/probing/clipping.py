@@ -126,9 +126,9 @@ def _found(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
     for query, key in PROJECTIONS.items():
         if hasattr(module, query) and hasattr(module, key):
             return list(_linear(getattr(module, query))), list(_linear(getattr(module, key)))
-    said = getattr(module, "packed_projection", "")
-    layer = getattr(module, said or "c_attn", None)
-    known = said or type(layer).__name__ == "Conv1D"  # a c_attn of others has another order
+    named = getattr(module, "packed_projection", "")
+    layer = getattr(module, named or "c_attn", None)
+    known = named or type(layer).__name__ == "Conv1D"  # a c_attn of others has another order
     packed = [t for t in _linear(layer) if known and len(t) == 3 * width]
     return [t[:width] for t in packed], [t[width : 2 * width] for t in packed]
 

@@ -125,11 +125,11 @@ def measure(call: Call, output: Tensor | None) -> Measured:
             [None] * len(masks) if t is None else t.reshape(len(masks), -1, t.shape[-1])
             for t in known
         )
-        found = [
+        blocks = [
             _sequence(q[i], k[i], v[i], z[i], mask, heads, past, factor, real[i], target[i])
             for i, mask in enumerate(masks)
         ]
-        rows, variances = (torch.cat(parts, dim=-2) for parts in zip(*found, strict=True))
+        rows, variances = (torch.cat(parts, dim=-2) for parts in zip(*blocks, strict=True))
     arrays = rows.reshape(rows.shape[0], -1, heads, rows.shape[-1]).float().cpu().numpy()
     return Measured(
         Rows(*arrays[: len(Rows._fields)]),
@@ -184,16 +184,18 @@ class Batch:
         layers, numbers, calls = zip(*waiting, strict=True)
         with hidden_from_modes(), torch.autocast(calls[0][0].device.type, enabled=False):
             columns: Any = zip(*calls, strict=True)
-            stacked: list[Any] = [None if one[0] is None else torch.stack(one) for one in columns]
+            stacked: list[Any] = [
+                None if column[0] is None else torch.stack(column) for column in columns
+            ]
             q, k, v, output, mask, *about = stacked
             queries = Queries(*(None if t is None else t.flatten(0, 1) for t in about))
-            found = measure(Call(q, k, v, mask, **self._kind[1], queries=queries), output)
-        variances = np.split(found.value_variance, len(calls))
-        rows = np.split(np.array(found.rows), len(calls), axis=1)
-        targets = np.split(np.array(found.targets or found.rows), len(calls), axis=1)
+            measured = measure(Call(q, k, v, mask, **self._kind[1], queries=queries), output)
+        variances = np.split(measured.value_variance, len(calls))
+        rows = np.split(np.array(measured.rows), len(calls), axis=1)
+        targets = np.split(np.array(measured.targets or measured.rows), len(calls), axis=1)
         for i, variance in enumerate(variances):
-            of_target = found.targets and TargetRows(*targets[i])
-            part = Measured(Rows(*rows[i]), of_target, variance, *found[3:])
+            of_target = measured.targets and TargetRows(*targets[i])
+            part = Measured(Rows(*rows[i]), of_target, variance, *measured[3:])
             self.add(layers[i], numbers[i], part)
 
 
@@ -310,9 +312,9 @@ def _in_blocks(
                 counted = visible if real is None else visible & real[here].unsqueeze(-1)
                 seen[here[0]] |= counted.any(dim=-2)
             scores = torch.matmul(q[here], k[here[0], :, :stop])
-            meant = None if target is None else target[here]
+            aims = None if target is None else target[here]
             sums[:, *here] = torch.stack(
-                _sums(scores, factor, visible, bias, first_key[here[0], None], meant)
+                _sums(scores, factor, visible, bias, first_key[here[0], None], aims)
             )
     return _Sums(*sums.double()), seen
 
@@ -322,14 +324,14 @@ def _first_key(mask: Tensor, together: int, real: Tensor | None) -> Tensor:
 
     One place is for all heads.
     """
-    one = _of_all_heads(mask)
-    if one.stride(-2) == 0:  # the same for all queries
-        one = one[:, :1]
+    hidden = _of_all_heads(mask)
+    if hidden.stride(-2) == 0:  # the same for all queries
+        hidden = hidden[:, :1]
     elif real is not None:
-        unseen = False if one.dtype == torch.bool else -math.inf
-        one = one.masked_fill(~real[: len(one)].unsqueeze(-1), unseen)
-    visible = one.any(dim=-2) if one.dtype == torch.bool else one.amax(dim=-2) > HIDDEN
-    together = min(together, len(one))
+        unseen = False if hidden.dtype == torch.bool else -math.inf
+        hidden = hidden.masked_fill(~real[: len(hidden)].unsqueeze(-1), unseen)
+    visible = hidden.any(dim=-2) if hidden.dtype == torch.bool else hidden.amax(dim=-2) > HIDDEN
+    together = min(together, len(hidden))
     visible = visible.reshape(-1, together, visible.shape[-1]).any(dim=1)
     return visible.to(torch.uint8).argmax(dim=-1).repeat_interleave(together)
 
@@ -404,10 +406,12 @@ def _sums(
     if shown is not None:
         logits[..., -shown.shape[-1] :] += (shown - 1.0) * FAR
 
-    meant = torch.full_like(total, -FAR)
+    target_logit = torch.full_like(total, -FAR)
     if target is not None:
         place = target.clamp(0, logits.shape[-1] - 1)  # where no row sees as far, another key
-        meant = logits.gather(-1, place.unsqueeze(-1)).squeeze(-1).where(place == target, -FAR)
+        target_logit = (
+            logits.gather(-1, place.unsqueeze(-1)).squeeze(-1).where(place == target, -FAR)
+        )
     chosen = _argmax(logits).unsqueeze(-1)
     largest = logits.gather(-1, chosen).squeeze(-1)
     logits.scatter_(-1, chosen, -FAR)
@@ -428,7 +432,7 @@ def _sums(
         logits.mul_(weights).sum(dim=-1) / (weight * LOG2_E),
         weights.gather(-1, first_key.expand(total.shape).unsqueeze(-1)).squeeze(-1) / weight,
         (chosen.squeeze(-1) == first_key).to(total.dtype),
-        meant,
+        target_logit,
     )
 
 
@@ -487,7 +491,7 @@ def _of_target(sums: _Sums, counted: Tensor) -> tuple[Tensor, ...]:
     mean = (sums.logit_total - sums.target) / (sums.number - 1.0)
     kappa = others - mean - torch.log(sums.number - 1.0)
     known = (sums.target > -FAR / 2.0) & (counted >= 2.0)
-    return tuple(one.where(known, math.nan) for one in (sums.target - mean, weight, kappa))
+    return tuple(value.where(known, math.nan) for value in (sums.target - mean, weight, kappa))
 
 
 def _variance(total: Tensor, length: Tensor, number: Tensor) -> Tensor:

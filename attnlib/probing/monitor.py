@@ -209,20 +209,22 @@ class Monitor:
     def _look(self, table: Any, step: int) -> None:
         """Raise the alarms that are new at this step."""
         known = {(alarm.layer, alarm.head, alarm.name) for alarm in self.alarms}
-        found = []
+        new = []
         for line in table.to_dict("records"):
             layer = layer_name(line)
             recent = self._recent[layer, line["head"]]
             recent.append(line)
             for name, why in reasons(recent):
                 if (layer, line["head"], name) not in known:
-                    found.append(Alarm(step, layer, line["head"], name, why))
-        self.alarms += found
+                    new.append(Alarm(step, layer, line["head"], name, why))
+        self.alarms += new
         if self._on_alarm is not None:
-            for alarm in found:
+            for alarm in new:
                 self._on_alarm(alarm)
-        elif found:
-            alarms = [f"{one.name} in {one.layer} head {one.head}: {one.why}" for one in found]
+        elif new:
+            alarms = [
+                f"{entry.name} in {entry.layer} head {entry.head}: {entry.why}" for entry in new
+            ]
             shown = listed(alarms, "; ")
             warnings.warn(f"step {step}: {shown} (monitor.alarms has all)", stacklevel=2)
 

@@ -245,9 +245,9 @@ class Observer(interception.ModuleTracker):
             elif mask is not None:
                 nothing = mask.numel() == 1 and not mask.any()
                 mask = None if nothing else layout.by_head(mask)
-            told = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
-            told = told._replace(queries=self.queries(name, tokens, told))
-            self.see(name or self.model_name, number, told, z)
+            seen = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
+            seen = seen._replace(queries=self.queries(name, tokens, seen))
+            self.see(name or self.model_name, number, seen, z)
             measured = self.measured = True
 
         call.valued = valued

@@ -97,9 +97,9 @@ def text(lines: list[Line]) -> str:
     ]
     if notable:
         parts.append("\n".join(["What stands out:", *notable]))
-    meant = [line for line in lines if line.get("targets")]
-    if meant:
-        parts.append("\n".join(_meant(meant)))
+    aimed = [line for line in lines if line.get("targets")]
+    if aimed:
+        parts.append("\n".join(_meant(aimed)))
     legend = fill(LEGEND, PAGE)
     return "\n\n".join([*parts, f"{legend}\n{fill(RANDOM, PAGE)}" if with_theory else legend])
 
@@ -110,9 +110,9 @@ def _meant(lines: list[Line]) -> Iterator[str]:
     yield f"The key that is meant, {heads}:"
     headings = ("rows", *(heading for heading, *_ in TARGET_COLUMNS))
     yield f"{'layer':{WIDTH}}{'head':>6}" + "".join(f"{heading:>9}" for heading in headings)
-    for one in sorted(lines, key=lambda line: -float(line["target_weight"]))[:MEANT]:
-        cells = "".join(f"{number(one[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
-        yield f"{short(layer_name(one), WIDTH):{WIDTH}}{one['head']:>6}{one['targets']:>9}{cells}"
+    for row in sorted(lines, key=lambda line: -float(line["target_weight"]))[:MEANT]:
+        cells = "".join(f"{number(row[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
+        yield f"{short(layer_name(row), WIDTH):{WIDTH}}{row['head']:>6}{row['targets']:>9}{cells}"
     yield fill(TARGET_LEGEND, PAGE)
 
 
@@ -122,14 +122,14 @@ def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
     First those whose numbers are not finite, then by how far 1/Y is from that of random scores, or
     from n where there is no theory. A head without any of the reasons is usual.
     """
-    found = []
+    ranked = []
     for line in lines:
         reasons = "; ".join(_reasons(line, math.isfinite(line["random_effective_keys"])))
         if reasons:
             far = abs(log_ratio(line))
-            found.append((far if math.isfinite(far) else math.inf, line, reasons))
-    found.sort(key=lambda one: -one[0])
-    return [(line, why) for _, line, why in found[:count]]
+            ranked.append((far if math.isfinite(far) else math.inf, line, reasons))
+    ranked.sort(key=lambda entry: -entry[0])
+    return [(line, why) for _, line, why in ranked[:count]]
 
 
 def log_ratio(line: Line) -> float:

@@ -163,9 +163,9 @@ def earlier(ids: NDArray[Any], real: NDArray[np.bool_] | None) -> Places:
     order = np.argsort(ids, axis=1, kind="stable")
     ordered = np.take_along_axis(ids, order, axis=1)
     before = np.where(ordered[:, 1:] == ordered[:, :-1], order[:, :-1], NONE)
-    found = np.full(ids.shape, NONE)
-    np.put_along_axis(found, order[:, 1:], before, axis=1)
-    return found
+    places = np.full(ids.shape, NONE)
+    np.put_along_axis(places, order[:, 1:], before, axis=1)
+    return places
 
 
 @cache
