@@ -56,7 +56,7 @@ def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: in
     Returns an `Estimate` of the shape of α. All α use the same rows: differences between them are
     less noisy than the standard errors say. The standard error is that of E log g, times the value.
     Each α adds a few nanoseconds a score to the time. What is below the smallest float is 0. The
-    mean of g is in `exact.gradient`, medians are those of `rows.gradient` in `sampling.sample`.
+    mean of g is in `exact.gradient`; for medians, pass `rows.gradient` to `sampling.sample`.
 
     Raises ValueError or TypeError for a bad α. Chapter: mean_gradient.
 

@@ -115,7 +115,7 @@ def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
 
 
 def warn_scale_replaced(scale: float, d: int, tool: str) -> None:
-    """Warn that α, which is relative to 1/√d, replaces a model's own scale."""
+    """Warn that `tool` replaces the model's `scale`, unless that is 1/√d (to 0.1 %)."""
     if torch.compiler.is_compiling() or math.isclose(scale * math.sqrt(d), 1.0, rel_tol=1e-3):
         return
     warnings.warn(

@@ -268,7 +268,7 @@ def _named_in(kind: Any) -> str:
 def mask_of_numbers(
     mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor
 ) -> Tensor | None:
-    """Return a mask of numbers, which eager attention adds to the logits; or None."""
+    """Return the mask that eager attention adds to the logits; None without mask and causality."""
     if mask is None and is_causal:
         square = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool)
         mask = square.tril()[None, None]

@@ -244,10 +244,10 @@ class Step:
             )
 
     def head_axis(self, heads: int) -> int:
-        """Return the axis of the heads, counted from the last, as far as it is known.
+        """Return the axis of the heads, counted from the last: −3 unless another is found.
 
-        It follows from torch.einsum's letters, or the axes of which the first is made: −4 for heads
-        first.
+        torch.einsum's letters may show another. −4: the first of three axes joins heads and batch,
+        heads first.
         """
         start = self.product or self
         if len(self.shape) == 3 and heads and start.heads == heads:
@@ -342,7 +342,7 @@ class Layout(NamedTuple):
 
 @dataclass(eq=False)
 class WrittenOut:
-    """A call of attention that writes its softmax out, at its softmax."""
+    """Hold a call of attention that writes its softmax out: its logits and their history."""
 
     logits: Tensor
     step: Step
@@ -541,7 +541,7 @@ class Recorder:
         return f"{self.paths[module] or 'the model'} ({type(module).__name__})"
 
     def lines(self, shown: Callable[[Any], str], *, hints: bool = False) -> list[str]:
-        """Return which modules could not be run again, a line for each reason."""
+        """Return a line per reason: the modules out of reach, by `shown`; or only `hints`."""
         by_reason: dict[str, list[str]] = {}
         known = self.reached.union(self.unreached)
         for module, why in (self.hints if hints else self.unreached).items():

@@ -48,9 +48,9 @@ class Recommendation:
 
 
 def windows(ids: Tensor, length: int, most: int) -> list[Tensor]:
-    """Return up to so many windows of `length` tokens, (1, length), spread over a text's ids.
+    """Return at most `most` windows of `length` tokens, (1, length), spread evenly over `ids`.
 
-    Raises ValueError for a text that has fewer than four.
+    Raises ValueError where that makes fewer than four.
     """
     count = min(most, ids.numel() // length)
     if count < FEWEST:

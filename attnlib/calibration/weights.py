@@ -239,7 +239,7 @@ class _Reader:
         return Layer(self.name, module, heads, q, self.tolerance)
 
     def refused(self, why: str) -> RuntimeError:
-        """Return the error to raise."""
+        """Return the RuntimeError that names this module and says `why`."""
         return _refused(self.name, self.module, why)
 
     def part(self, names: Iterable[str]) -> str:

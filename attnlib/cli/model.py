@@ -78,7 +78,7 @@ def read_text(file: Path) -> str:
 
 @contextmanager
 def progress(task: str) -> Iterator[Any]:
-    """Show the text `task` in the terminal while the block runs; `update` replaces the text."""
+    """Show `task` in the terminal while the block runs; `update` of what it yields replaces it."""
     from rich.console import Console
 
     with Console(stderr=True).status(task) as status:

@@ -108,7 +108,7 @@ class Report:
             self.not_finite.append(layer)
 
     def table(self) -> Any:
-        """Return a pandas DataFrame, one row for each layer and head, in the order of the calls.
+        """Return a pandas DataFrame, a row for each layer, call and head, in the calls' order.
 
         Its columns are those of `definitions`. NaN stands for a mean over no rows, and for random
         scores at an α above 10⁴. Raises ModuleNotFoundError without pandas.

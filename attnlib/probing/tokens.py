@@ -156,7 +156,7 @@ class TokenTracker:
 
 
 def earlier(ids: NDArray[Any], real: NDArray[np.bool_] | None) -> Places:
-    """Return the last earlier position of each token, (batch, tokens), −1 without one."""
+    """Return where each token last occurred before, (batch, tokens); −1 if nowhere or padding."""
     ids = ids.astype(np.int64)
     if real is not None:  # no padding is like another
         ids = np.where(real, ids, -1 - np.arange(ids.shape[1]))
