@@ -62,10 +62,10 @@ def keep_together(app: Sphinx, tree: nodes.document, page: str) -> None:
 def beside(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> str:
     """Take what is found out of the text at a place, if that is text, and return it."""
     text = parent[place] if 0 <= place < len(parent) else None
-    if not isinstance(text, nodes.Text) or not (found := pattern.search(text)):
+    if not isinstance(text, nodes.Text) or not (match := pattern.search(text)):
         return ""
     parent[place] = nodes.Text(pattern.sub("", text))
-    return found[0]
+    return match[0]
 
 
 def enclose_fonts(app: Sphinx, error: Exception | None) -> None:

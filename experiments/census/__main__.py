@@ -17,7 +17,7 @@ import torch
 
 from experiments.census import audited, families, watched
 from experiments.census.families import Change
-from experiments.census.watched import Found
+from experiments.census.watched import Row
 from experiments.records import Work, recorded
 
 SECONDS, MEMORY = 180, 10 << 30
@@ -25,7 +25,7 @@ SECONDS, MEMORY = 180, 10 << 30
 SAME = 1e-3
 MOVED = 0.05
 """Position codes that are learned or convolved change a factor by less."""
-Runs = dict[Any, Found]
+Runs = dict[Any, Row]
 
 
 def work() -> Work:
@@ -56,7 +56,7 @@ def limited(family: str) -> dict[str, Any]:
 
 def measured(family: str) -> dict[str, Any]:
     """Return a row for each kind of attention that ran, and a line for each that did not."""
-    rows: dict[str, Found] = {}
+    rows: dict[str, Row] = {}
     lines = []
     for file in families.files(family):
         wanted = {kind.__name__: kind for kind in families.attention_of(file)}
@@ -75,14 +75,14 @@ def measured(family: str) -> dict[str, Any]:
     return {"rows": list(rows.values()), "not": lines if rows or lines else ["nothing ran"]}
 
 
-def add(rows: dict[str, Found], found: list[Found]) -> None:
+def add(rows: dict[str, Row], new: list[Row]) -> None:
     """Add rows that differ from those that are there by more than the noise of random numbers."""
-    for row in found:
+    for row in new:
         rough = {k: f"{v:.2g}" if isinstance(v, float) else v for k, v in row.items()}
         rows.setdefault(repr(rough), row)
 
 
-def seen(rows: dict[str, Found]) -> set[str]:
+def seen(rows: dict[str, Row]) -> set[str]:
     """Return the classes that rows are of."""
     return {row["kind"] for row in rows.values()}
 
@@ -94,26 +94,26 @@ def one_line(name: str, error: BaseException) -> str:
 
 def ran(model: Any, **options: Any) -> Runs:
     """Run a model, or the parts of it that can be run, and return what was found."""
-    found: Runs = {}
-    said: Exception | None = None
+    runs: Runs = {}
+    failure: Exception | None = None
     names = {module: name for name, module in model.named_modules()}
     for part in families.readers(model):
         before = names[part] + "." if names[part] else ""
-        if any(name.startswith(before) for name, _ in found):
+        if any(name.startswith(before) for name, _ in runs):
             continue
         for given in families.inputs(part):
             try:
-                one = watched.run(part, partial(part, **given), **options)
+                rows = watched.run(part, partial(part, **given), **options)
             except Exception as error:
-                said = said or error
+                failure = failure or error
                 continue
-            found |= {(before + name, number): what for (name, number), what in one.items()}
+            runs |= {(before + name, number): row for (name, number), row in rows.items()}
             break
-        if found and not before:
+        if runs and not before:
             break
-    if not found:
-        raise said or RuntimeError("no softmax of a product of q and k")
-    return found
+    if not runs:
+        raise failure or RuntimeError("no softmax of a product of q and k")
+    return runs
 
 
 def again(kind: Any, change: Change) -> Runs:
@@ -124,7 +124,7 @@ def again(kind: Any, change: Change) -> Runs:
     return {}
 
 
-def of_model(kind: Any) -> list[Found]:
+def of_model(kind: Any) -> list[Row]:
     """Return what is found of a class of models, a row for each of its layers."""
     model = families.made(kind)
     base = ran(model)
@@ -144,17 +144,17 @@ def of_model(kind: Any) -> list[Found]:
     ]
 
 
-def of_layer(kind: Any, file: Any) -> list[Found]:
+def of_layer(kind: Any, file: Any) -> list[Row]:
     """Return what is found of a layer of attention by itself, or nothing."""
     for layer, call in families.alone(kind, file):
         with suppress(Exception):
-            base, other = (watched.run(layer, call, one) for one in (False, True))
+            base, other = (watched.run(layer, call, flag) for flag in (False, True))
             for place, what in base.items():
                 return [{**described(what, {"other": other.get(place)}), "by": "layer"}]
     return []
 
 
-def described(what: Found, runs: dict[str, Found | None]) -> Found:
+def described(what: Row, runs: dict[str, Row | None]) -> Row:
     """Return what the runs say of one call of attention."""
     other, size = runs.get("other"), runs.get("size")
     row = {key: what[key] for key in ("kind", "where", "d", "terms", "sink", "parameters")}
@@ -182,7 +182,7 @@ def described(what: Found, runs: dict[str, Found | None]) -> Found:
     return row
 
 
-def by_position(run: Found | None) -> list[float]:
+def by_position(run: Row | None) -> list[float]:
     """Return the factor on q·k in each place, over that in the first, if the last is another."""
     if not run or not run["rows"] or len(run["rows"]) != families.TOKENS or not run["rows"][0]:
         return []  # a row of one key, less its largest logit, has the derivative 0
@@ -190,7 +190,7 @@ def by_position(run: Found | None) -> list[float]:
     return list(map(digits, values)) if abs(values[-1] - 1.0) > MOVED else []
 
 
-def side(what: Found, other: Found, i: int) -> str:
+def side(what: Row, other: Row, i: int) -> str:
     """Return where q (0) or k (1) is normalised: no, by head, or over the whole width."""
     if abs(other["lengths"][i] / what["lengths"][i] - 1.0) > 0.1:
         return "no"

@@ -50,7 +50,7 @@ class Sparse(WithoutWeights):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+        self.weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self.maps: dict[Any, tuple[int, Tensor, Tensor]] = {}
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -139,7 +139,7 @@ def audited(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         modules = dict(model.named_modules())
         names = [name.partition(" (")[0] for name in (report.parts if report else ())]
         names = ["" if name == "the module" else name for name in names]
-        places += [Place(model, inputs, one, modules[one]) for one in names if one in modules]
+        places += [Place(model, inputs, name, modules[name]) for name in names if name in modules]
     return {"released": released, "faults": faults(places, rows)}
 
 
@@ -154,7 +154,7 @@ def runnable(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
                 continue
             with suppress(Exception):
                 for part, inputs in read(families.made(kind)):
-                    has = {type(one).__name__ for one in part.modules()}
+                    has = {type(module).__name__ for module in part.modules()}
                     if kinds and not any(map(LOOKS_LIKE_ATTENTION.search, has)):
                         continue
                     done.add(kind.config_class)
@@ -174,7 +174,7 @@ def read(model: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     ran: list[str] = []
     for part in families.readers(model):
         part.config.use_cache = False
-        if any(f"{names[part]}.".startswith(one) for one in ran):
+        if any(f"{names[part]}.".startswith(prefix) for prefix in ran):
             continue
         for inputs in map(random, families.inputs(part)):
             # the places of the census are far apart
@@ -190,11 +190,11 @@ def random(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return inputs with random numbers in them."""
     draw = torch.Generator().manual_seed(3)
 
-    def filled(one: Any) -> Any:  # a tuple is a rotation
-        is_float = isinstance(one, Tensor) and one.is_floating_point()
-        return torch.randn(one.shape, generator=draw) if is_float else one
+    def filled(value: Any) -> Any:  # a tuple is a rotation
+        is_float = isinstance(value, Tensor) and value.is_floating_point()
+        return torch.randn(value.shape, generator=draw) if is_float else value
 
-    return {name: filled(one) for name, one in inputs.items()}
+    return {name: filled(value) for name, value in inputs.items()}
 
 
 def runs(module: nn.Module, inputs: dict[str, Any]) -> bool:
@@ -213,21 +213,21 @@ def asked(model: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Report | 
         with limited(), sparse(model):
             report = audit(model, inputs, length=LENGTH)
         words = {True: "passed", False: "findings", None: "not known"}
-        found: dict[str, Any] = {"is": words[report.passed]}
-        found["codes"] = sorted({f"{one.code} {one.where}" for one in report.findings})
-        lines = [str(one) for one in report.findings] or list(report.unknown)
-        found["lines"] = [line[:200] for line in lines[:4]]
+        answer: dict[str, Any] = {"is": words[report.passed]}
+        answer["codes"] = sorted({f"{finding.code} {finding.where}" for finding in report.findings})
+        lines = [str(finding) for finding in report.findings] or list(report.unknown)
+        answer["lines"] = [line[:200] for line in lines[:4]]
     except TimeoutError:
-        found = {"is": "too long", "lines": [f"more than {SECONDS} s"]}
+        answer = {"is": "too long", "lines": [f"more than {SECONDS} s"]}
     except (RuntimeError, ValueError) as error:
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         own = trace is not None and "/attnlib/" in trace.tb_frame.f_code.co_filename
-        found = {"is": "refused" if own else "traceback", "lines": [said(error)]}
+        answer = {"is": "refused" if own else "traceback", "lines": [said(error)]}
     except Exception as error:
-        found = {"is": "traceback", "lines": [said(error)]}
-    return {**found, "seconds": round(time.process_time() - start, 2)}, report
+        answer = {"is": "traceback", "lines": [said(error)]}
+    return {**answer, "seconds": round(time.process_time() - start, 2)}, report
 
 
 def said(error: BaseException) -> str:
@@ -256,19 +256,19 @@ def limited() -> Iterator[None]:
 
 def faults(places: list[Place], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the audit says of each fault that the family can have."""
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     if places:
-        found["doubled"] = with_scale(places[-1], 2.0)
+        answers["doubled"] = with_scale(places[-1], 2.0)
     for place in reversed(places):
         kind = type(place.module).__name__
         of_kind = [row for row in rows if row["kind"] == kind]
         times = {row["d"]: row["d"] ** -0.5 / row["scale"] for row in of_kind}
-        if any(abs(one - 1.0) > 5e-3 for one in times.values()) and "1/√d" not in found:
-            found["1/√d"] = with_scale(place, times)
+        if any(abs(factor - 1.0) > 5e-3 for factor in times.values()) and "1/√d" not in answers:
+            answers["1/√d"] = with_scale(place, times)
         normed = of_kind and all("norm" in row and set(row["norm"]) != {"no"} for row in of_kind)
-        if normed and "no norm" not in found:
-            found["no norm"] = without_norm(place)
-    return found
+        if normed and "no norm" not in answers:
+            answers["no norm"] = without_norm(place)
+    return answers
 
 
 def with_scale(place: Place, times: dict[int, float] | float) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def without_norm(place: Place) -> dict[str, Any]:
 
 def judged(answer: dict[str, Any], place: Place, **more: Any) -> dict[str, Any]:
     """Return an answer with the layer and kind, and whether a finding names the layer."""
-    named = any(place.name in one for one in answer.get("codes", ()))
+    named = any(place.name in code for code in answer.get("codes", ()))
     kind = type(place.module).__name__
     return {**answer, "named": named, "layer": place.name, "kind": kind, **more}
 
@@ -408,11 +408,11 @@ def apart(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Audit a family in a process of its own, in limited time and memory."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
         try:
-            found = process.submit(alone, family, rows).result()
+            answers = process.submit(alone, family, rows).result()
         except BrokenProcessPool:
             line = f"not done in {10 * SECONDS} s and 10 GB"
-            found = {"released": [{"is": "too long", "lines": [line]}], "faults": {}}
-    return {**found, "commit": provenance.commit()}
+            answers = {"released": [{"is": "too long", "lines": [line]}], "faults": {}}
+    return {**answers, "commit": provenance.commit()}
 
 
 def record(part: str = "1/1", again: str = "") -> Record:
@@ -422,19 +422,19 @@ def record(part: str = "1/1", again: str = "") -> Record:
     was done with.
     """
     number, parts = map(int, part.split("/"))
-    rows = {one.at["family"]: one.found["rows"] for one in load("census").entries}
+    rows = {entry.at["family"]: entry.found["rows"] for entry in load("census").entries}
     path = path_of(NAME)
     done = load(path) if path.exists() else None
     if done:
-        kept = [one for one in done.entries if one.at["family"] not in again.split(",")]
+        kept = [entry for entry in done.entries if entry.at["family"] not in again.split(",")]
         made_before = {name: value for name, value in done.made.items() if name != "commit"}
         done = done._replace(entries=tuple(kept), made=made_before)
         save(path, done)
-    before = {one.at["family"] for one in done.entries} if done else set()
-    wanted = [name for name, found in rows.items() if found]
+    before = {entry.at["family"] for entry in done.entries} if done else set()
+    wanted = [name for name in rows if rows[name]]
     made = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
     del made["commit"]
-    found = resume(
+    record = resume(
         path,
         [
             ({"family": name}, partial(apart, name, rows[name]))
@@ -445,5 +445,5 @@ def record(part: str = "1/1", again: str = "") -> Record:
         settings={"length": LENGTH, "seconds": SECONDS},
         made=made,
     )
-    save(path, found._replace(made={**made, "commit": provenance.commit()}))
+    save(path, record._replace(made={**made, "commit": provenance.commit()}))
     return load(path)

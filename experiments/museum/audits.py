@@ -18,17 +18,17 @@ CODE = {kind: code for code, kinds in KINDS.items() for kind in kinds}
 
 def audited(exhibit: Exhibit, function: Attend) -> Report:
     """Audit an exhibit, broken or mended, against what was meant."""
-    meant = exhibit.meant
+    options = exhibit.meant
     return audit(
         function,
         d=exhibit.d,
         expected=exhibit.expected,
         heads=exhibit.heads,
         key_heads=exhibit.key_heads,
-        cap=meant.get("cap", math.inf),
-        window=meant.get("window"),
-        sink="sink" in meant,
-        factor=meant.get("values", 1.0),
+        cap=options.get("cap", math.inf),
+        window=options.get("window"),
+        sink="sink" in options,
+        factor=options.get("values", 1.0),
         causal_from="last",
         nan_rows=True,
         length=64,
@@ -38,15 +38,15 @@ def audited(exhibit: Exhibit, function: Attend) -> Report:
 def described(exhibit: Exhibit) -> Fields:
     """Return the label of an exhibit, and what the audit says of the broken attention."""
     torch.manual_seed(0)
-    findings = {one.code: one for one in reversed(audited(exhibit, exhibit.broken).findings)}
-    said = findings[CODE[exhibit.kind]]
+    findings = {f.code: f for f in reversed(audited(exhibit, exhibit.broken).findings)}
+    finding = findings[CODE[exhibit.kind]]
     wrong = exhibit.label["quantity"] == "multiplier"
     return {
         **exhibit.label,
         "intended": f"{exhibit.right:.4g}",
         "found": f"{exhibit.found:.4g}",
         "times": exhibit.found / exhibit.right if wrong else None,
-        "audit": {**said._asdict(), "also": sorted(set(findings) - {said.code})},
+        "audit": {**finding._asdict(), "also": sorted(set(findings) - {finding.code})},
     }
 
 

@@ -79,9 +79,9 @@ class Trained:
             return {"met": how, **self.cost()}
 
 
-def own(q: Tensor, k: Tensor, v: Tensor, **told: Any) -> Tensor:
+def own(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
     """Attend as the model does."""
-    return attend(q, k, v, is_causal=True, **told)
+    return attend(q, k, v, is_causal=True, **options)
 
 
 def causal(function: Attend) -> Attend:
