@@ -24,7 +24,7 @@ def rows() -> tuple[Row, ...]:
     """Return what was found of each layer of attention, with its family."""
     entries = records.load("census").entries
     return tuple(
-        {"family": entry.at["family"], **row} for entry in entries for row in entry.found["rows"]
+        {"family": entry.key["family"], **row} for entry in entries for row in entry.result["rows"]
     )
 
 
@@ -143,9 +143,9 @@ def reason(line: str) -> str:
 def missing() -> str:
     """Return the families of which nothing was measured and why, a line for each."""
     lines = [
-        f"- {entry.at['family']}: {'; '.join(dict.fromkeys(map(reason, entry.found['not'])))}"
+        f"- {entry.key['family']}: {'; '.join(dict.fromkeys(map(reason, entry.result['not'])))}"
         for entry in records.load("census").entries
-        if entry.found["not"] and not entry.found["rows"]
+        if entry.result["not"] and not entry.result["rows"]
     ]
     written = str.maketrans({"<": "&lt;", "_": r"\_", "`": ""})
     return "\n".join(lines).translate(written)
@@ -190,14 +190,14 @@ def audits() -> str:
         share = f"{len(answers) - sum(map(len, rest.values()))} of {len(answers)}"
         return f"| {name} | {share} | {others} |".replace("_", "\\_")
 
-    as_they_are = [(entry.at["family"], released(entry.found)) for entry in entries]
+    as_they_are = [(entry.key["family"], released(entry.result)) for entry in entries]
     lines = [
         "| | no alarm, or found | the rest |",
         "|---|---|---|",
         line("as released", {"passed", "not known"}, as_they_are),
     ]
     for name, title in FAULTS.items():
-        faults = ((entry.at["family"], entry.found["faults"].get(name)) for entry in entries)
+        faults = ((entry.key["family"], entry.result["faults"].get(name)) for entry in entries)
         answers = [(family, fault(audited)) for family, audited in faults if audited]
         lines.append(line(title, {"found"}, answers))
     return "\n".join(lines)
@@ -215,8 +215,8 @@ def made() -> dict[str, str]:
         "above": len(families(lambda row: row["alpha"] > 1.0 + SAME)),
         "below": len(families(lambda row: row["alpha"] < 1.0 - SAME)),
         **{name: len(families(has)) for name, has in KINDS.items()},
-        "unmeasured": sum(not entry.found["rows"] for entry in record.entries),
-        "partly": sum(bool(entry.found["rows"] and entry.found["not"]) for entry in record.entries),
+        "unmeasured": sum(not e.result["rows"] for e in record.entries),
+        "partly": sum(bool(e.result["rows"] and e.result["not"]) for e in record.entries),
     }
     return {
         **{name: str(count) for name, count in counted.items()},
@@ -229,7 +229,7 @@ def made() -> dict[str, str]:
         "missing": missing(),
         "audits": audits(),
         "not-known": str(
-            sum(released(e.found) == "not known" for e in records.load("census_audit").entries)
+            sum(released(e.result) == "not known" for e in records.load("census_audit").entries)
         ),
     }
 

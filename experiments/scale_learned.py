@@ -95,7 +95,7 @@ class Ways:
         last = one_head.STEPS[optimizer]
         self.steps = np.array([step for step in one_head.RECORDED if step <= last], dtype=float)
         self.numbers = {
-            name: np.array([e.found[name] for e in entries]) for name in entries[0].found
+            name: np.array([e.result[name] for e in entries]) for name in entries[0].result
         }
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
@@ -154,7 +154,7 @@ class Ways:
 def rests(decay: float, name: str, kind: str = "L2") -> Values:
     """Return a number of the heads that were trained with a decay, one for each seed."""
     entries = records.load("one_head").select(decay=decay, **{"with": kind})
-    return np.array([entry.found[name] for entry in entries])
+    return np.array([entry.result[name] for entry in entries])
 
 
 def share(decay: float, of: str = "query", kind: str = "L2") -> Values:

@@ -53,8 +53,8 @@ def page(record: Record) -> str:
     listed = ", ".join(f"{name} {number}" for name, number in facts.items() if number)
     lines: list[str] = []
     for entry in record.entries:
-        lines.append(f"\n{entry.found['what']}\n\n" + TABLE)
-        lines += [row(Ratio(**ratio)) for ratio in entry.found["ratios"]]
+        lines.append(f"\n{entry.result['what']}\n\n" + TABLE)
+        lines += [row(Ratio(**ratio)) for ratio in entry.result["ratios"]]
         lines.append("```\n")
     template = Path(__file__).with_name("page.md").read_text("utf-8")
     on_gpu = summary.facts(_files.lines(ON_GPU))

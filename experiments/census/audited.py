@@ -422,15 +422,15 @@ def record(part: str = "1/1", again: str = "") -> Record:
     was done with.
     """
     number, parts = map(int, part.split("/"))
-    rows = {entry.at["family"]: entry.found["rows"] for entry in load("census").entries}
+    rows = {entry.key["family"]: entry.result["rows"] for entry in load("census").entries}
     path = path_of(NAME)
     done = load(path) if path.exists() else None
     if done:
-        kept = [entry for entry in done.entries if entry.at["family"] not in again.split(",")]
+        kept = [entry for entry in done.entries if entry.key["family"] not in again.split(",")]
         made_before = {name: value for name, value in done.made.items() if name != "commit"}
         done = done._replace(entries=tuple(kept), made=made_before)
         save(path, done)
-    before = {entry.at["family"] for entry in done.entries} if done else set()
+    before = {entry.key["family"] for entry in done.entries} if done else set()
     wanted = [name for name in rows if rows[name]]
     made = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
     del made["commit"]

@@ -25,8 +25,8 @@ def classes(census: Record) -> dict[str, list[str]]:
     """Return the classes of attention that follow each rule."""
     by_kind: dict[str, list[set[str]]] = {}
     for entry in census.entries:
-        for row in entry.found["rows"]:
-            by_kind.setdefault(row["kind"], []).append(followed(entry.at["family"], row))
+        for row in entry.result["rows"]:
+            by_kind.setdefault(row["kind"], []).append(followed(entry.key["family"], row))
     names: dict[str, list[str]] = {rule: [] for rule in RULES}
     for kind, rules in sorted(by_kind.items()):
         if common := set.intersection(*rules):
@@ -38,7 +38,7 @@ def normed(census: Record) -> list[str]:
     """Return the classes of attention that normalise q and k in all that was measured of them."""
     by_kind: dict[str, list[bool]] = {}
     for entry in census.entries:
-        for row in entry.found["rows"]:
+        for row in entry.result["rows"]:
             by_kind.setdefault(row["kind"], []).append("no" not in row.get("norm", ["no"]))
     return sorted(kind for kind, each in by_kind.items() if all(each))
 

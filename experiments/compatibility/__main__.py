@@ -22,11 +22,11 @@ Cells = dict[tuple[str, str, str], dict[str, str]]
 def read(record: Record) -> Cells:
     """Return the answer for each family, column and tool."""
     return {
-        (entry.at["family"], *place.rsplit(" ", 1)): {
+        (entry.key["family"], *place.rsplit(" ", 1)): {
             key: answer[key] for key in answer if key != "of"
         }
         for entry in record.entries
-        for answer in entry.found
+        for answer in entry.result
         for place in answer["of"]
     }
 

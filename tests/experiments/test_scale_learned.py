@@ -117,7 +117,7 @@ def test_at_rest_loss_and_penalty_are_least():
 
 def test_the_record_is_complete_and_begins_as_here(monkeypatch):
     record = records.load("one_head")
-    assert [entry.at for entry in record.entries] == [at for at, _ in one_head.work()]
+    assert [entry.key for entry in record.entries] == [at for at, _ in one_head.work()]
     monkeypatch.setattr(one_head, "STEPS", {"sgd": 8, "adam": 8})
     for optimizer in one_head.STEPS:
         at = {"optimizer": optimizer, "aligned": False, "factor": 2.0**-4, "seed": 1}
