@@ -80,7 +80,7 @@ def models_of(file: Any) -> list[Any]:
     return sorted(kinds, key=lambda kind: not kind.__name__.endswith("Model"))
 
 
-def small(config: Any) -> Settings:
+def small_settings(config: Any) -> Settings:
     """Return settings of few layers, and of small pictures."""
     layers = LAYERS if any(map(PATTERNED.search, vars(config))) else ALIKE
     settings: Settings = {
@@ -93,7 +93,7 @@ def small(config: Any) -> Settings:
     return settings
 
 
-def nothing(_: Any) -> Settings:
+def no_settings(_: Any) -> Settings:
     """Return no settings."""
     return {}
 
@@ -116,31 +116,31 @@ def other_size(config: Any) -> Settings:
     return settings
 
 
-def stretched(config: Any, **more: float) -> Settings:
+def yarn_settings(config: Any, **more: float) -> Settings:
     """Return settings with YaRN's longer context, where the model rotates."""
     rotary = getattr(config, "rope_parameters", None) or {}
     kept = {k: rotary[k] for k in ("rope_theta", "partial_rotary_factor") if k in rotary}
     return {"rope_parameters": {**TABLE["yarn"], **kept, **more}} if "rope_theta" in rotary else {}
 
 
-def early(config: Any) -> Settings:
+def early_settings(config: Any) -> Settings:
     """Return settings that let a rule by position start at 4, so that few tokens show it."""
     return {name: 4 for name in TABLE["floors"] if hasattr(config, name)}
 
 
-def nested(change: Change, config: Any) -> Settings:
+def change_all(change: Change, config: Any) -> Settings:
     """Return the settings that a change gives, and those that it gives in parts."""
     settings = change(config)
     for name in getattr(config, "sub_configs", {}):
         part = getattr(config, name, None)
-        if part is not None and not isinstance(part, dict) and (inner := nested(change, part)):
+        if part is not None and not isinstance(part, dict) and (inner := change_all(change, part)):
             settings[name] = {"model_type": part.model_type, **inner}
     return settings
 
 
-def made(kind: Any, change: Change = nothing) -> Any:
+def build_model(kind: Any, change: Change = no_settings) -> Any:
     """Return a new model of a class, its configuration changed; small if that can be."""
-    for size in (small, nothing):
+    for size in (small_settings, no_settings):
 
         def all_of(config: Any, size: Change = size) -> Settings:
             released = TABLE["released"].get(type(config).__name__, {})
@@ -148,7 +148,7 @@ def made(kind: Any, change: Change = nothing) -> Any:
 
         try:
             torch.manual_seed(0)
-            config = kind.config_class(**nested(all_of, kind.config_class()))
+            config = kind.config_class(**change_all(all_of, kind.config_class()))
             with Weightless():
                 return kind._from_config(config, attn_implementation="eager").eval()
         except Exception as error:
@@ -156,7 +156,7 @@ def made(kind: Any, change: Change = nothing) -> Any:
     raise failed
 
 
-def readers(model: nn.Module) -> list[Any]:
+def model_parts(model: nn.Module) -> list[Any]:
     """Return the model, and those of its parts that are models."""
     return [part for part in model.modules() if isinstance(part, PreTrainedModel)]
 
@@ -199,7 +199,7 @@ def inputs(model: Any) -> Iterator[dict[str, Tensor]]:
         yield {"input_ids": ids, "pixel_values": torch.zeros(1, *picture), **both}
 
 
-def alone(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, Callable[[], Any]]]:
+def build_layers(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, Callable[[], Any]]]:
     """Yield a layer of attention by itself, and what runs it on tokens, each way that is made."""
     of_models = models_of(file)
     configs: list[Any] = []
@@ -212,13 +212,13 @@ def alone(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, Callabl
         try:
             with Weightless():
                 layer = kind(config, **number).eval()
-                start(layer, of_models[0], config)
+                initialise(layer, of_models[0], config)
         except Exception:
             continue
         yield from ((layer, partial(layer, **given)) for given in tokens(layer, config))
 
 
-def start(layer: nn.Module, kind: Any, config: Any) -> None:
+def initialise(layer: nn.Module, kind: Any, config: Any) -> None:
     """Give a layer the weights that it starts with in a model of a class."""
     model = kind.__new__(kind)
     nn.Module.__init__(model)

@@ -71,18 +71,18 @@ class Product(NamedTuple):
 
     def alpha(self, slope: Tensor) -> float:
         """Return the standard deviation of its part of the logits."""
-        lengths = square(self.q) ** 0.5 * square(self.k) ** 0.5
-        return float(middle(slope) * self.factor * lengths * self.d**0.5)
+        lengths = rms(self.q) * rms(self.k)
+        return float(median_slope(slope) * self.factor * lengths * self.d**0.5)
 
-    def by_row(self, slope: Tensor) -> list[float] | None:
+    def row_factors(self, slope: Tensor) -> list[float] | None:
         """Return what multiplies q·k in each row of the first head, keys being of one length."""
         if not self.in_order:
             return None
-        factors = [middle(row) for row in slope.flatten(0, -3)[0]]
-        lengths = self.q.flatten(0, -3)[0].double().square().mean(-1).sqrt() * square(self.k) ** 0.5
+        factors = [median_slope(row) for row in slope.flatten(0, -3)[0]]
+        lengths = self.q.flatten(0, -3)[0].double().square().mean(-1).sqrt() * rms(self.k)
         return [factor * float(length) for factor, length in zip(factors, lengths, strict=True)]
 
-    def by_head(self) -> list[float] | None:
+    def head_spread(self) -> list[float] | None:
         """Return the largest over the smallest root mean square of q and of k over the heads."""
         if not self.in_order:
             return None
@@ -96,7 +96,7 @@ class WithoutWeights(Mode):
     weights: set[int]
     """Where the numbers of the weights are."""
 
-    def of_weight(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def replace_product(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what stands for a product with a weight; None for all else."""
         name = getattr(func, "__name__", "")
         if "grouped_mm" in name:
@@ -150,8 +150,8 @@ class Watched(ModuleTracker, WithoutWeights):
                 return MULTI_HEAD_ALONE(*args, **kwargs)
         if func is functional.scaled_dot_product_attention:
             with self:
-                return written_out(*args, **kwargs)
-        stand_in = self.of_weight(func, args, kwargs)
+                return plain_attention(*args, **kwargs)
+        stand_in = self.replace_product(func, args, kwargs)
         if stand_in is not None:
             return stand_in
         result = func(*args, **kwargs)
@@ -160,14 +160,14 @@ class Watched(ModuleTracker, WithoutWeights):
         if name in ("softmax", "logsumexp") and result.is_floating_point():
             return self.softmax(kwargs.get("input", args[0] if args else None), result)
         if name == "sigmoid":
-            self.sigmoids = [*self.sigmoids[-3:], nothing_like(result)]
+            self.sigmoids = [*self.sigmoids[-3:], zeros_for_gradient(result)]
             return result + self.sigmoids[-1]
         return result
 
     def projected(self, given: Tensor | None, shape: Any, _: Any = None) -> Tensor:
         """Return ±1 in the place of what a projection gives; see whether a gate came before."""
         if given is not None and self.last and "v" in self.last[0]:
-            on_values, *on_gates = depends(given, [self.last[1], *self.sigmoids])
+            on_values, *on_gates = derivatives_by(given, [self.last[1], *self.sigmoids])
             if on_values is not None:
                 self.last[0]["gate"] = any(slope is not None for slope in on_gates)
                 self.last = None
@@ -183,9 +183,9 @@ class Watched(ModuleTracker, WithoutWeights):
         """Note a product of activations: of q and k, or of weights and values."""
         if self.last and "v" not in self.last[0]:
             row, weights = self.last
-            if depends(result, [weights])[0] is not None:
+            if derivatives_by(result, [weights])[0] is not None:
                 row["v"] = result.shape[-1]
-                self.last = row, nothing_like(result)
+                self.last = row, zeros_for_gradient(result)
                 return result + self.last[1]
         given = (*args, *kwargs.values())
         flat = [value for part in given for value in (part if isinstance(part, list) else [part])]
@@ -204,7 +204,7 @@ class Watched(ModuleTracker, WithoutWeights):
 
     def softmax(self, logits: Any, result: Tensor) -> Tensor:
         """Find the products that the logits depend on, and measure what came between."""
-        slopes = depends(logits, [product.added for product in self.products])
+        slopes = derivatives_by(logits, [product.added for product in self.products])
         used = [
             (product, slope)
             for product, slope in zip(self.products, slopes, strict=True)
@@ -213,7 +213,7 @@ class Watched(ModuleTracker, WithoutWeights):
         if not used or not self.running or logits.shape[-1] < 2:
             return result
         self.products = []
-        of_bias = depends(logits, self.sigmoids)
+        of_bias = derivatives_by(logits, self.sigmoids)
         self.sigmoids = [
             sigmoid for sigmoid, slope in zip(self.sigmoids, of_bias, strict=True) if slope is None
         ]
@@ -221,23 +221,23 @@ class Watched(ModuleTracker, WithoutWeights):
             m for m in reversed(self.running) if not type(m).__module__.startswith("torch.")
         )
         kind: Any = type(module)
-        row = measured(logits, used) | {
+        row = measure_logits(logits, used) | {
             "kind": kind.__name__,
             "where": where(kind),
             "parameters": self.read_by(logits),
         }
         self.found[self.count_call(module)] = row
-        self.last = row, nothing_like(result)
+        self.last = row, zeros_for_gradient(result)
         return result + self.last[1]
 
     def read_by(self, logits: Tensor) -> list[str]:
         """Return the last two parts of the names of the parameters that logits depend on."""
-        slopes = depends(logits, list(self.parameters.values()))
+        slopes = derivatives_by(logits, list(self.parameters.values()))
         names = (name for name, s in zip(self.parameters, slopes, strict=True) if s is not None)
         return sorted({".".join(name.split(".")[-2:]) for name in names})
 
 
-def measured(logits: Tensor, terms: list[tuple[Product, Tensor]]) -> Row:
+def measure_logits(logits: Tensor, terms: list[tuple[Product, Tensor]]) -> Row:
     """Return what products, and the derivatives of the logits by them, say of the logits."""
     alphas = [product.alpha(slope) for product, slope in terms]
     largest = max(range(len(terms)), key=alphas.__getitem__)
@@ -248,17 +248,17 @@ def measured(logits: Tensor, terms: list[tuple[Product, Tensor]]) -> Row:
         "alpha": math.hypot(*alphas),
         "scale": alphas[largest] / product.d**0.5,
         "terms": len(terms),
-        "lengths": [square(product.q) ** 0.5, square(product.k) ** 0.5],
-        "factor": middle(slope),
+        "lengths": [rms(product.q), rms(product.k)],
+        "factor": median_slope(slope),
         "largest": float(logits.detach().max()),
         "visible": int((logits.detach() > HIDDEN).sum(-1).max()),
         "sink": 0 < logits.shape[-1] - keys <= 2 and logits.dim() > 2,
-        "rows": product.by_row(slope),
-        "heads": product.by_head(),
+        "rows": product.row_factors(slope),
+        "heads": product.head_spread(),
     }
 
 
-def written_out(
+def plain_attention(
     query: Tensor, key: Tensor, value: Tensor, *_: Any, scale: float | None = None, **__: Any
 ) -> Tensor:
     """Return PyTorch's own attention as two products and a softmax, without its mask."""
@@ -274,12 +274,12 @@ def on_meta(value: Any) -> Any:
     return value.to("meta") if isinstance(value, Tensor) else value
 
 
-def nothing_like(result: Tensor) -> Tensor:
+def zeros_for_gradient(result: Tensor) -> Tensor:
     """Return zeros to add to a result, so that what depends on it can be found."""
     return torch.zeros_like(result, requires_grad=True)
 
 
-def depends(result: Tensor, on: list[Tensor]) -> list[Tensor | None]:
+def derivatives_by(result: Tensor, on: list[Tensor]) -> list[Tensor | None]:
     """Return the derivatives of the sum of a tensor by those that it depends on, else None."""
     derivatives: list[Tensor | None] = [None] * len(on)
     wanted = [i for i, tensor in enumerate(on) if tensor.requires_grad]
@@ -294,14 +294,14 @@ def depends(result: Tensor, on: list[Tensor]) -> list[Tensor | None]:
     return derivatives
 
 
-def square(x: Tensor) -> float:
-    """Return the mean square of the vectors that are not 0: those are padding."""
+def rms(x: Tensor) -> float:
+    """Return the root mean square of the vectors that are not 0: those are padding."""
     x = x.double()
     nonzero = (x != 0).any(-1, keepdim=True).expand_as(x)
-    return float(x.square().sum() / nonzero.sum().clamp(min=1))
+    return math.sqrt(x.square().sum() / nonzero.sum().clamp(min=1))
 
 
-def middle(slope: Tensor) -> float:
+def median_slope(slope: Tensor) -> float:
     """Return the middle of the slopes that are not 0, as they are where a key is hidden."""
     return float(slope[slope != 0].double().abs().median()) if (slope != 0).any() else 0.0
 

@@ -18,7 +18,7 @@ from attnlib.attention import register, rescale
 from attnlib.probing import probe
 from attnlib.probing.report import Report
 from experiments.compatibility import models
-from experiments.compatibility.models import FAMILIES, MORE, given, mask, there_is, tiny
+from experiments.compatibility.models import FAMILIES, MORE, given, mask, supports, tiny
 from experiments.compatibility.written_out import FACTOR, POLICY, by_hand
 from experiments.records import Work
 
@@ -52,7 +52,7 @@ def generated(model: Any, family: str, use_cache: bool = True) -> Tensor:
 def compiled(model: Any, family: str) -> Tensor:
     """Return the output of the model as one that is compiled computes it."""
     torch._dynamo.reset()
-    return whole(torch.compile(model, backend="aot_eager"), family, there_is(family, "padding"))
+    return whole(torch.compile(model, backend="aot_eager"), family, supports(family, "padding"))
 
 
 Run = Callable[[Any, str], Tensor]
@@ -62,7 +62,7 @@ RUNS: dict[str, tuple[Run, Run]] = {
     "padding": (partial(whole, padded=True),) * 2,
     "right padding": (partial(whole, padded="right"),) * 2,
     "generation": (generated, partial(generated, use_cache=False)),
-    "compile": (compiled, lambda model, family: whole(model, family, there_is(family, "padding"))),
+    "compile": (compiled, lambda model, family: whole(model, family, supports(family, "padding"))),
 }
 """How a column is run with a tool, and how by hand."""
 
@@ -77,12 +77,12 @@ REFUSALS = re.compile("has changed nothing|not measured|their scale stays|does n
 
 def cell(family: str, column: str, tool: str) -> dict[str, str]:
     """Return what a tool does with a family in a column, and the line in which it refuses."""
-    if not there_is(family, column):
+    if not supports(family, column):
         return {"is": NONE}
     stance = "force_eager" if column == "flex_attention" else "default"  # or it compiles
     case = Case(family, column)
     with (
-        listening() as messages,
+        collect_messages() as messages,
         torch.compiler.set_stance(stance),
         torch.no_grad(),
     ):
@@ -117,14 +117,14 @@ class Case:
     @cached_property
     def model(self) -> Any:
         """The model."""
-        attention = self.column if self.column in IMPLEMENTATIONS else usual(self.family)
+        attention = self.column if self.column in IMPLEMENTATIONS else implementation(self.family)
         return tiny(self.family, attention, head=self.column == "generation")
 
     def run(self) -> Tensor:
         """Run the model as the column has it."""
         return RUNS[self.column][0](self.model, self.family)
 
-    def apart(self, output: Tensor, rule: str) -> float:
+    def relative_distance(self, output: Tensor, rule: str) -> float:
         """Return how far a result is from that by hand, in units of the change that was wanted."""
         run = RUNS[self.column][1]
         own = run(self.model, self.family)
@@ -140,7 +140,7 @@ def one_line(message: object) -> str:
 
 
 @contextmanager
-def listening() -> Iterator[list[str]]:
+def collect_messages() -> Iterator[list[str]]:
     """Note the lines of warnings, and of transformers' log."""
     messages: list[str] = []
     handler = logging.Handler()
@@ -175,7 +175,7 @@ def probe_is_right(case: Case) -> float:
         hand.calls = {(module, 0): hand.calls[module, call] for module, call in last.items()}
     present = mask("right") if column == "right padding" else None
     padded = column in ("padding", "compile", "generation")
-    if padded and there_is(case.family, "padding"):  # what is generated is after the padding
+    if padded and supports(case.family, "padding"):  # what is generated is after the padding
         after = torch.ones(2, models.SMALL["max_position_embeddings"], dtype=torch.long)
         present = torch.cat([mask(True), after], 1)
     lines = hand.table(model, present)
@@ -214,7 +214,7 @@ def rescale_is_right(case: Case) -> float:
     if case.column != "compile":  # which takes long
         with rescale(factor=FACTOR):
             output = case.run()
-        distance = case.apart(output, "factor")
+        distance = case.relative_distance(output, "factor")
     try:
         with rescale(POLICY):
             output = case.run()
@@ -222,7 +222,7 @@ def rescale_is_right(case: Case) -> float:
         if 0.0 < distance <= TOLERANCE:
             raise RuntimeError(f"a factor is exact; {error}") from error
         raise
-    return max(distance, case.apart(output, "policy"))
+    return max(distance, case.relative_distance(output, "policy"))
 
 
 def register_is_right(case: Case) -> float:
@@ -237,7 +237,7 @@ def register_is_right(case: Case) -> float:
         output = case.run()
     finally:
         model.set_attn_implementation(own_name)
-    return np.inf if case.family in IN_PART else case.apart(output, "policy")
+    return np.inf if case.family in IN_PART else case.relative_distance(output, "policy")
 
 
 CHECKS: dict[str, Callable[[Case], float]] = {
@@ -264,7 +264,7 @@ def cells(family: str) -> list[dict[str, Any]]:
 
 
 @cache
-def usual(family: str) -> str:
+def implementation(family: str) -> str:
     """Return the implementation that transformers takes for the family."""
     try:
         tiny(family, "sdpa")

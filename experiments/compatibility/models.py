@@ -75,7 +75,7 @@ def given(family: str, padded: bool | str) -> dict[str, Tensor]:
     return {**inputs, "decoder_input_ids": tokens()} if family in BOTH else inputs
 
 
-def there_is(family: str, situation: str) -> bool:
+def supports(family: str, situation: str) -> bool:
     """Return whether models of the family do that at all."""
     if situation == "generation":
         return family not in ENCODERS

@@ -16,7 +16,7 @@ CODE = {kind: code for code, kinds in KINDS.items() for kind in kinds}
 """The code of the finding that each kind of exhibit is."""
 
 
-def audited(exhibit: Exhibit, function: Attend) -> Report:
+def audit_exhibit(exhibit: Exhibit, function: Attend) -> Report:
     """Audit an exhibit, broken or mended, against what was meant."""
     options = exhibit.meant
     return audit(
@@ -35,10 +35,10 @@ def audited(exhibit: Exhibit, function: Attend) -> Report:
     )
 
 
-def described(exhibit: Exhibit) -> Fields:
+def describe_exhibit(exhibit: Exhibit) -> Fields:
     """Return the label of an exhibit, and what the audit says of the broken attention."""
     torch.manual_seed(0)
-    findings = {f.code: f for f in reversed(audited(exhibit, exhibit.broken).findings)}
+    findings = {f.code: f for f in reversed(audit_exhibit(exhibit, exhibit.broken).findings)}
     finding = findings[CODE[exhibit.kind]]
     wrong = exhibit.label["quantity"] == "multiplier"
     return {
@@ -62,15 +62,15 @@ def alarms_of_family(family: str) -> Fields:
         warnings.simplefilter("ignore")  # transformers warns of its own
         report = audit(tiny(family), given(family, False), length=64)
     wrong = {finding.where.split(",")[0] for finding in report.findings}
-    return counted(name not in wrong for name in report.parts)
+    return count_alarms(name not in wrong for name in report.parts)
 
 
 def alarms_of_mended() -> Fields:
     """Audit the exhibits as they were mended."""
-    return counted(not audited(exhibit, exhibit.mended).findings for exhibit in EXHIBITS)
+    return count_alarms(not audit_exhibit(exhibit, exhibit.mended).findings for exhibit in EXHIBITS)
 
 
-def counted(passed: Iterable[bool]) -> Fields:
+def count_alarms(passed: Iterable[bool]) -> Fields:
     """Return how many audits there were, and in how many there was an alarm."""
     outcomes = list(passed)
     return {"audits": len(outcomes), "alarms": outcomes.count(False)}

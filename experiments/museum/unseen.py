@@ -206,7 +206,7 @@ REPORTS = {
 """By the names in `unseen.toml`."""
 
 
-def tried(name: str) -> Fields:
+def audit_report(name: str) -> Fields:
     """Return what the audit says of a report: its codes, its findings, and those of what is right.
 
     It is found if there is a finding, and named if a finding has the code that was expected.
@@ -227,7 +227,7 @@ def work() -> Work:
     """Yield all that is recorded, and how it is found."""
     for kind, names in (("report", LABELS), ("known", KNOWN)):
         for name in names:
-            yield {kind: name}, partial(tried, name)
+            yield {kind: name}, partial(audit_report, name)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ def answers(found):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_is_audited_as_recorded(family):
-    with audited.remembered():
-        found = audited.audited(family, ROWS[family])
+    with audited.cache_kernels():
+        found = audited.audit_family(family, ROWS[family])
     assert {one["is"] for one in found["released"]} <= {"passed", "not known"}
     assert found["faults"]["doubled"]["is"] == "findings"
     assert answers(found) == answers(load(audited.NAME).find(family=family))

@@ -93,7 +93,7 @@ FIRST = {exhibit.kind: exhibit.name for exhibit in reversed(EXHIBITS)}.values()
 )
 def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_passes(exhibit):
     torch.manual_seed(0)
-    report = audits.audited(exhibit, exhibit.broken)
+    report = audits.audit_exhibit(exhibit, exhibit.broken)
     findings = {finding.code: finding for finding in report.findings}
     assert set(findings) <= set(CODES)
     code = audits.CODE[exhibit.kind]
@@ -102,7 +102,7 @@ def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_pass
         words = findings[code].found.removeprefix("added ").split()
         assert float(words[0]) == pytest.approx(exhibit.found, rel=0.01)
     if exhibit.kind not in audits.KINDS["scale"]:  # those are plain attention
-        mended = audits.audited(exhibit, exhibit.mended)
+        mended = audits.audit_exhibit(exhibit, exhibit.mended)
         assert mended.passed, mended
 
 
@@ -162,7 +162,7 @@ def test_what_is_recorded_of_unseen_reports_is_of_the_list_and_the_first_trial_s
     ],
 )
 def test_a_report_that_was_missed_is_found_as_recorded_and_the_right_version_passes(name):
-    found, recorded = unseen.tried(name), load("museum.unseen").find(report=name)
+    found, recorded = unseen.audit_report(name), load("museum.unseen").find(report=name)
     assert {**found, "said": None} == {**recorded, "said": None}
     assert found["found"]
     assert not found["alarms"]

@@ -26,7 +26,7 @@ def small(**settings):
 
 
 def test_the_scale_gradient_is_the_derivative_by_a_factor_on_either_matrix():
-    head = one_head.started(CONFIG, 3, factor=2.0).double()
+    head = one_head.initial_head(CONFIG, 3, factor=2.0).double()
     batch = [x.double() if x.is_floating_point() else x for x in one_head.drawn(CONFIG, small())]
     batch_loss(head, batch).backward()
     found = one_head.state(head)
@@ -50,7 +50,7 @@ def test_the_scale_gradient_is_the_derivative_by_a_factor_on_either_matrix():
 def way(rate, steps):
     """Return the states on the way by one batch in float64, of matrices of different sizes."""
     task = small(learning_rate=rate, steps=steps + 1)
-    head = one_head.started(CONFIG, 3).double()
+    head = one_head.initial_head(CONFIG, 3).double()
     with torch.no_grad():
         head.query *= 1.5
     one = [x.double() if x.is_floating_point() else x for x in one_head.drawn(CONFIG, task)]
@@ -74,7 +74,7 @@ def test_sizes_follow_the_scale_gradient_and_the_difference_stays_up_to_the_rate
 def test_small_logits_are_pulled_at_the_rate_gamma():
     """Many fresh rows of a head with tiny logits: its gradient is −γ times the other matrix."""
     config = Config(width=WIDTH, head_size=WIDTH, sequence=KEYS)
-    head = one_head.started(config, 0, factor=1e-6)
+    head = one_head.initial_head(config, 0, factor=1e-6)
     task = Task(strength=STRENGTH, batch=1024)
     batch_loss(head, next(batches(config, task))).backward()
     query, key = head.query.detach(), head.key.detach()
