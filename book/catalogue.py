@@ -17,12 +17,12 @@ def letters(policy: Policy) -> dict[str, str]:
     >>> letters(POLICIES["yarn"])
     {'coefficient': 'c', 'train_length': 'L'}
     """
-    found = {}
+    by_name = {}
     for setting in policy.settings:
         letter = re.match(r"(n₀|[A-Za-z])(?=[,;:]|$)", setting.meaning)
         if letter:
-            found[setting.name] = letter[1]
-    return found
+            by_name[setting.name] = letter[1]
+    return by_name
 
 
 def rules(n: int, length: int, d: int) -> Table:

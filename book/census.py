@@ -24,7 +24,7 @@ def rows() -> tuple[Row, ...]:
     """Return what was found of each layer of attention, with its family."""
     entries = records.load("census").entries
     return tuple(
-        {"family": entry.at["family"], **row} for entry in entries for row in entry.found["rows"]
+        {"family": entry.key["family"], **row} for entry in entries for row in entry.result["rows"]
     )
 
 
@@ -58,7 +58,7 @@ def scale(row: Row) -> str:
     if power is None:
         return "1/√d (one d)" if same(row["alpha"], 1.0) else f"{number:g} (one d)"
     shapes = {-0.5: "/√d", -1.0: "/d", 0.0: "", 0.5: "·√d"}
-    nearest = min(shapes, key=lambda one: abs(one - power))
+    nearest = min(shapes, key=lambda exponent: abs(exponent - power))
     if abs(nearest - power) > 0.02:
         return f"{number:g}, as d^{power:.2f}".replace("-", "−")
     return f"{number * row['d'] ** -nearest:.4g}{shapes[nearest]}"
@@ -68,8 +68,8 @@ def details(row: Row) -> Iterator[str]:
     """Yield what else there is in a layer, in words that a search finds."""
     if KINDS["qk-norm"](row):
         where = dict(zip("qk", row["norm"], strict=True))
-        place = " and ".join(f"{one} by {how}" for one, how in where.items() if how != "no")
-        gains = "gains" if any("norm" in one for one in row["parameters"]) else "no gains"
+        place = " and ".join(f"{tensor} by {how}" for tensor, how in where.items() if how != "no")
+        gains = "gains" if any("norm" in name for name in row["parameters"]) else "no gains"
         yield f"norm: {place}, {gains}"
     if row["terms"] > 1:
         yield f"{row['terms']} products"
@@ -86,7 +86,7 @@ def details(row: Row) -> Iterator[str]:
     if "window of 5" in row:
         yield "window"
     yield from (name for name in ("sink", "gate") if row[name])
-    learned = [one.rpartition(".")[2] for one in row["parameters"] if "norm" not in one]
+    learned = [name.rpartition(".")[2] for name in row["parameters"] if "norm" not in name]
     if learned:
         yield "learned: " + ", ".join(sorted(set(learned)))
 
@@ -134,18 +134,18 @@ REASONS = {
 
 def reason(line: str) -> str:
     """Return why a layer gave no row, without its class and that of its model."""
-    said = line.rpartition(": ")[2]
+    text = line.rpartition(": ")[2]
     for pattern, words in REASONS.items():
-        said = re.sub(pattern, words, said)
-    return said
+        text = re.sub(pattern, words, text)
+    return text
 
 
 def missing() -> str:
     """Return the families of which nothing was measured and why, a line for each."""
     lines = [
-        f"- {one.at['family']}: {'; '.join(dict.fromkeys(map(reason, one.found['not'])))}"
-        for one in records.load("census").entries
-        if one.found["not"] and not one.found["rows"]
+        f"- {entry.key['family']}: {'; '.join(dict.fromkeys(map(reason, entry.result['not'])))}"
+        for entry in records.load("census").entries
+        if entry.result["not"] and not entry.result["rows"]
     ]
     written = str.maketrans({"<": "&lt;", "_": r"\_", "`": ""})
     return "\n".join(lines).translate(written)
@@ -162,7 +162,7 @@ FAULTS = {
 def released(audited: Any) -> str:
     """Return the worst of what the audit says of the models of a family."""
     order = ("findings", "traceback", "too long", "refused", "not known", "passed")
-    return min((one["is"] for one in audited["released"]), key=order.index, default="did not run")
+    return min((run["is"] for run in audited["released"]), key=order.index, default="did not run")
 
 
 def fault(audited: Any) -> str:
@@ -183,22 +183,22 @@ def audits() -> str:
         for family, answer in answers:
             if answer not in right:
                 rest.setdefault(answer, []).append(family)
-        told = "; ".join(
+        others = "; ".join(
             f"{answer}: {', '.join(names) if len(names) < 9 else len(names)}"
             for answer, names in sorted(rest.items())
         )
         share = f"{len(answers) - sum(map(len, rest.values()))} of {len(answers)}"
-        return f"| {name} | {share} | {told} |".replace("_", "\\_")
+        return f"| {name} | {share} | {others} |".replace("_", "\\_")
 
-    as_they_are = [(one.at["family"], released(one.found)) for one in entries]
+    as_they_are = [(entry.key["family"], released(entry.result)) for entry in entries]
     lines = [
         "| | no alarm, or found | the rest |",
         "|---|---|---|",
         line("as released", {"passed", "not known"}, as_they_are),
     ]
     for name, title in FAULTS.items():
-        faults = ((one.at["family"], one.found["faults"].get(name)) for one in entries)
-        answers = [(family, fault(found)) for family, found in faults if found]
+        faults = ((entry.key["family"], entry.result["faults"].get(name)) for entry in entries)
+        answers = [(family, fault(audited)) for family, audited in faults if audited]
         lines.append(line(title, {"found"}, answers))
     return "\n".join(lines)
 
@@ -215,8 +215,8 @@ def made() -> dict[str, str]:
         "above": len(families(lambda row: row["alpha"] > 1.0 + SAME)),
         "below": len(families(lambda row: row["alpha"] < 1.0 - SAME)),
         **{name: len(families(has)) for name, has in KINDS.items()},
-        "unmeasured": sum(not one.found["rows"] for one in record.entries),
-        "partly": sum(bool(one.found["rows"] and one.found["not"]) for one in record.entries),
+        "unmeasured": sum(not e.result["rows"] for e in record.entries),
+        "partly": sum(bool(e.result["rows"] and e.result["not"]) for e in record.entries),
     }
     return {
         **{name: str(count) for name, count in counted.items()},
@@ -229,7 +229,7 @@ def made() -> dict[str, str]:
         "missing": missing(),
         "audits": audits(),
         "not-known": str(
-            sum(released(one.found) == "not known" for one in records.load("census_audit").entries)
+            sum(released(e.result) == "not known" for e in records.load("census_audit").entries)
         ),
     }
 

@@ -45,9 +45,9 @@ def counts(outcomes: list["Outcome"]) -> Table:
 
     table = Table("source", "on", "claims", *GROUPS)
     for source in sorted({o.source for o in outcomes}):
-        found = Counter(o.verdict for o in outcomes if o.source == source)
-        several = (sum(found[one] for one in verdicts) for verdicts in GROUPS.values())
-        table.row(source, SOURCES[source].name, found.total(), *(count or "" for count in several))
+        tally = Counter(o.verdict for o in outcomes if o.source == source)
+        several = (sum(tally[verdict] for verdict in verdicts) for verdicts in GROUPS.values())
+        table.row(source, SOURCES[source].name, tally.total(), *(count or "" for count in several))
     return table
 
 

@@ -46,10 +46,10 @@ def door_long() -> Figure:
     drawing, axes = style.figure("number of keys n", "α")
     drawing.set_size_inches(4.2, 2.7)  # it stands beside text
     n = np.geomspace(10.0, 1e7, 61)
-    found = n[n <= np.exp(LONG_STRENGTH**2 / 2.0)]
+    reach = n[n <= np.exp(LONG_STRENGTH**2 / 2.0)]
     axes.plot(n, freezing.critical_alpha(n), "--", color=style.VERMILLION)
-    axes.plot(found, np.full(found.size, LONG_STRENGTH), "-", color=style.BLUE)
-    axes.plot(found[-1], LONG_STRENGTH, "|", color=style.BLUE, markersize=10)
+    axes.plot(reach, np.full(reach.size, LONG_STRENGTH), "-", color=style.BLUE)
+    axes.plot(reach[-1], LONG_STRENGTH, "|", color=style.BLUE, markersize=10)
     axes.plot(n, retrieval.least_alpha(LONG_GAP, n), "-.", color=style.GREEN)
     axes.set_xscale("log")
     axes.set(xlim=(10, 1e7), ylim=(0, 6.2))

@@ -118,10 +118,10 @@ def digits(value: float) -> str:
 def needles() -> Rows:
     """Yield the heads that find a known token, at 512 keys."""
     for kind in ("previous", "repeat"):
-        found = verdicts.needle(kind, 512)
-        for i, head in enumerate(found["head"]):
-            numbers = (found[f"{name}_rest"][i] for name in ("gap", "slope", "variance"))
-            weight = f"{found['weight'][i]:.2f}"
+        table = verdicts.needle(kind, 512)
+        for i, head in enumerate(table["head"]):
+            numbers = (table[f"{name}_rest"][i] for name in ("gap", "slope", "variance"))
+            weight = f"{table['weight'][i]:.2f}"
             yield place(head), kind, weight, *(f"{number:.1f}" for number in numbers)
 
 

@@ -63,9 +63,9 @@ def main() -> None:
     if chromium_path() is None:
         raise SystemExit("no browser to print with: install Debian's package `chromium`")
     with chromium() as browser, serve(SITE) as address:
-        page = opened(browser, address, document(SITE, chapters(SITE)))
+        page = open_page(browser, address, document(SITE, chapters(SITE)))
         pdf = numbered(page)
-    replace(PDF, finished(pdf))
+    replace(PDF, compress(pdf))
     print(f"The book is at {PDF}")
 
 
@@ -91,7 +91,7 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
         element["id"] = anchor(name, element["id"])
     for link in article.find_all("a", href=True):
         target = urlsplit(link["href"])
-        to = moved(name, target.path).removesuffix(".html") if target.path else name
+        to = resolve_target(name, target.path).removesuffix(".html") if target.path else name
         if target.scheme:
             continue
         if to not in names:
@@ -99,7 +99,7 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
             continue
         link["href"] = "#" + anchor(to, target.fragment)
     for picture in article.find_all("img", src=True):
-        picture["src"] = moved(name, picture["src"])
+        picture["src"] = resolve_target(name, picture["src"])
     return Chapter(part, anchor(name), article.h1.get_text(), article.decode_contents())
 
 
@@ -108,7 +108,7 @@ def anchor(name: str, fragment: str = "") -> str:
     return name.replace("/", "-") + (f"-{fragment}" if fragment else "")
 
 
-def moved(name: str, target: str) -> str:
+def resolve_target(name: str, target: str) -> str:
     """Return where `target`, seen from a page, lies seen from the site's folder."""
     if urlsplit(target).scheme:
         return target
@@ -165,7 +165,7 @@ def contents(chapters: list[Chapter]) -> str:
     return f'<nav class="parts"><h1>Contents</h1>{"".join(lines)}</nav>'
 
 
-def opened(browser: Browser, address: str, html: str) -> Page:
+def open_page(browser: Browser, address: str, html: str) -> Page:
     """Return a page that shows `html` as the site would, laid out as wide as a sheet."""
     page = browser.new_page(viewport={"width": SHEET_WIDTH, "height": 900})
     page.set_default_timeout(120_000)  # thousands of formulas, perhaps on a busy machine
@@ -208,12 +208,12 @@ def first_sheets(pdf: bytes) -> dict[str, int]:
         }
 
 
-def finished(pdf: bytes) -> bytes:
+def compress(pdf: bytes) -> bytes:
     """Return the PDF in fewer bytes, with its author, and each bookmark's title once."""
     buffer = io.BytesIO()
     with pikepdf.open(io.BytesIO(pdf)) as book:
         with book.open_outline() as outline:
-            once(outline.root)
+            repair_titles(outline.root)
         book.docinfo = book.make_indirect(pikepdf.Dictionary(Title=TITLE, Author=AUTHOR))
         book.save(buffer, object_stream_mode=pikepdf.ObjectStreamMode.generate)
     return buffer.getvalue()
@@ -223,11 +223,11 @@ DOUBLED = re.compile(r"^(?:(\d+\. )\1)?(.+)\2$", re.DOTALL)
 """The title of a chapter, of which Chromium writes the number and the words twice."""
 
 
-def once(items: list[pikepdf.OutlineItem]) -> None:
+def repair_titles(items: list[pikepdf.OutlineItem]) -> None:
     """Say the titles of bookmarks once."""
     for item in items:
         item.title = DOUBLED.sub(r"\1\2", item.title)
-        once(item.children)
+        repair_titles(item.children)
 
 
 if __name__ == "__main__":

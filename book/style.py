@@ -80,7 +80,7 @@ def compact(svg: str) -> str:
     """Return a drawing without what nobody sees: metadata, line breaks, thousandths of a point."""
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"\s*\n\s*", " ", re.sub(r">\s+<", "><", svg)).strip() + "\n"
-    return PLACES.sub(lambda found: DECIMALS.sub(_rounded, found[0]), svg)
+    return PLACES.sub(lambda match: DECIMALS.sub(_rounded, match[0]), svg)
 
 
 PLACES = re.compile(r' (?:d|points|[xy][12]?|cx|cy|width|height)="[^"]*"|translate\([^)]*\)')

@@ -45,14 +45,14 @@ def recorded() -> dict[str, dict[str, FloatArray]]:
         if name == "SmolLM2":
             at["tokens"] = TOKENS
         growth = laws.find(**at, growth="laws")
-        tables = [entry for entry in laws.select(**at) if "length" in entry.at]
-        middle = next((e for e in tables if e.at["length"] == MIDDLE), tables[-1]).found
+        tables = [entry for entry in laws.select(**at) if "length" in entry.key]
+        middle = next((e for e in tables if e.key["length"] == MIDDLE), tables[-1]).result
         columns = {"half": middle["half"], "law": growth["tail"]}
         columns |= {"weight": growth["largest_rest"][0], "growth": growth["range"][0]}
         if "output" in growth:
             columns["output"] = growth["output"]
         for entry in laws.select(model=name, growth="output"):
-            columns["output, brown"] = entry.found["output"]
+            columns["output, brown"] = entry.result["output"]
         models[name] = {key: np.array(value, dtype=float) for key, value in columns.items()}
     longest = laws.find(model="SmolLM2", tokens=LONGEST, length=LONGEST)
     models["SmolLM2"]["range"] = np.array(longest["range"], dtype=float)

@@ -137,25 +137,25 @@ def alarmed(record: Record, group: str, name: str = COLLAPSE) -> list[int]:
     """Return the first step of that alarm in each run of a group that gave it."""
     entries = record.select(group=group)
     return [
-        entry.found["alarms"][name]["step"] for entry in entries if name in entry.found["alarms"]
+        entry.result["alarms"][name]["step"] for entry in entries if name in entry.result["alarms"]
     ]
 
 
 def leads(record: Record, group: str, until: str = "diverged_at") -> list[int]:
     """Return by how many steps the collapse alarm came before, in each run that has both."""
     return [
-        entry.found[until] - entry.found["alarms"][COLLAPSE]["step"]
+        entry.result[until] - entry.result["alarms"][COLLAPSE]["step"]
         for entry in record.select(group=group)
-        if COLLAPSE in entry.found["alarms"] and entry.found["diverged_at"] is not None
+        if COLLAPSE in entry.result["alarms"] and entry.result["diverged_at"] is not None
     ]
 
 
 def diverged(record: Record, without_an_end: bool) -> int:
     """Return how many runs diverged whose warm-up never ends, or of the others."""
     return sum(
-        entry.found["diverged_at"] is not None
+        entry.result["diverged_at"] is not None
         for entry in record.entries
-        if (entry.at["group"] in DIVERGING) == without_an_end
+        if (entry.key["group"] in DIVERGING) == without_an_end
     )
 
 

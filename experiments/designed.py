@@ -207,7 +207,7 @@ def factor_harm(name: str, way: str, measure: str = "final_loss") -> Values:
     return losses(name, f"{way}_note", measure) - losses(name, f"{way}_baseline", measure)
 
 
-def taken_away(way: str) -> Values:
+def harm_removed(way: str) -> Values:
     """Return the harm at a constant rate less that of a way of training, by seed."""
     return factor_harm("factor_ingredients", "constant") - factor_harm("factor_ingredients", way)
 
@@ -215,7 +215,7 @@ def taken_away(way: str) -> Values:
 def share(way: str) -> float:
     """Return the share of the harm at a constant rate that a way of training takes away."""
     whole = factor_harm("factor_ingredients", "constant").mean()
-    return float(taken_away(way).mean() / whole)
+    return float(harm_removed(way).mean() / whole)
 
 
 def factor_ingredients() -> Iterator[Part]:
@@ -223,10 +223,10 @@ def factor_ingredients() -> Iterator[Part]:
     constant = factor_harm("factor_ingredients", "constant")
     yield between(1, "harm at a constant rate", constant, 0.12, 0.28)
     yield above(1, "its interval", constant)
-    yield above(2, "harm that all four take away", taken_away("all"))
+    yield above(2, "harm that all four take away", harm_removed("all"))
     yield number(2, "share that all four take away", share("all"), "at least 0.5")
     yield number(3, "share that warm-up takes away", share("warmup"), "at least 0.3333")
-    yield above(3, "half the rate less warm-up", taken_away("warmup") - taken_away("lower"))
+    yield above(3, "half the rate less warm-up", harm_removed("warmup") - harm_removed("lower"))
     yield between(4, "share that decay takes away", share("decay"), -0.2, 0.2)
     yield number(5, "share that clipping takes away", share("clip"), "below 0.3333")
     yield above(6, "harm with all four", factor_harm("factor_ingredients", "all"))

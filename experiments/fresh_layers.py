@@ -24,9 +24,9 @@ def parts() -> Iterator[Part]:
         for family, numbers in predicted["alpha"].items():
             entries = record.select(of="alpha", family=family, own=own)
             if name in numbers:
-                yield within(at, f"{family}, α", entries[0].found[0]["alpha"], numbers[name], 0.02)
+                yield within(at, f"{family}, α", entries[0].result[0]["alpha"], numbers[name], 0.02)
             elif f"{name}_below" in numbers:
-                alpha = entries[0].found[0]["alpha"]["value"]
+                alpha = entries[0].result[0]["alpha"]["value"]
                 yield number(at, f"{family}, α", alpha, f"below {numbers[f'{name}_below']}")
     outputs = [(family, row) for family, rows in predicted["output"].items() for row in rows]
     for family, row in outputs:

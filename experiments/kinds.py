@@ -135,11 +135,11 @@ def losses_and_entropies(module: Any, text: Tensor) -> Tensor:
     hidden = module.base_model(text).last_hidden_state[0, :-1]
     parts = zip(torch.split(hidden, CHUNK), torch.split(text[0, 1:], CHUNK), strict=True)
     return torch.cat(
-        [checkpoint(_spoken, module.lm_head, *part, use_reentrant=False) for part in parts]
+        [checkpoint(_loss_entropy, module.lm_head, *part, use_reentrant=False) for part in parts]
     )
 
 
-def _spoken(head: nn.Module, hidden: Tensor, following: Tensor) -> Tensor:
+def _loss_entropy(head: nn.Module, hidden: Tensor, following: Tensor) -> Tensor:
     logs = functional.log_softmax(head(hidden), dim=-1)
     loss = functional.nll_loss(logs, following, reduction="none")
     with torch.no_grad():

@@ -133,7 +133,7 @@ def agreement() -> tuple[FloatArray, FloatArray]:
 HALVES = (EVEN, ODD)
 
 
-def carried(chosen_on: slice, judged_on: slice, count: int = 10) -> float:
+def variance_share(chosen_on: slice, judged_on: slice, count: int = 10) -> float:
     """Return the part of the variance of G between kinds that the chosen heads make up."""
     heads = np.array([by_head(kind, chosen_on) for kind in NAMES])
     most = np.argsort(-_covariance(heads, heads.sum(axis=1)))[:count]
@@ -229,7 +229,7 @@ def _heads() -> Iterator[Part]:
         "K13", "heads whose signs agree within a kind", float(within.mean()), "at least 0.7"
     )
     yield number("K13", "and between two kinds", float(between.mean()), "at most 0.62")
-    shares = carried(EVEN, ODD), carried(ODD, EVEN)
+    shares = variance_share(EVEN, ODD), variance_share(ODD, EVEN)
     low = sum(share < 0.5 for share in shares)
     verdict = (REFUTED, OPEN, HOLDS)[low]
     most = float(max(shares))

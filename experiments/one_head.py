@@ -84,7 +84,7 @@ def way(optimizer: str, aligned: bool, factor: float, seed: int) -> dict[str, li
         steps=steps + 1,
 batch=SETS, seed=seed,
     )  # fmt: skip
-    head = started(config, seed, factor, aligned)
+    head = initial_head(config, seed, factor, aligned)
     records: list[dict[str, float]] = []
     losses: list[float] = []
     gained = 0.0
@@ -98,7 +98,7 @@ batch=SETS, seed=seed,
     return {name: [float(f"{record[name]:.6g}") for record in records] for name in records[0]}
 
 
-def started(config: Config, seed: int, factor: float = 1.0, aligned: bool = False) -> Head:
+def initial_head(config: Config, seed: int, factor: float = 1.0, aligned: bool = False) -> Head:
     """Return a head whose matrices begin at the root of `factor` times their size."""
     head = Head(config, seed)
     with torch.no_grad():
@@ -146,7 +146,7 @@ def at_rest(decay: float, seed: int) -> dict[str, float]:
     batch = [
         tensor.double() if tensor.is_floating_point() else tensor for tensor in drawn(config, task)
     ]
-    head = started(config, seed).double()
+    head = initial_head(config, seed).double()
 
     def same() -> Iterator[list[Tensor]]:
         while True:
@@ -178,7 +178,7 @@ def decayed(decay: float, seed: int) -> dict[str, float]:
         seed, optimizer="adam", learning_rate=ADAMW_RATE, weight_decay=decay, steps=ADAMW_STEPS,
         batch=SETS,
     )  # fmt: skip
-    head = started(config, seed)
+    head = initial_head(config, seed)
     records: list[dict[str, float]] = []
     for step, _, loss in descend(head, task, batches(config, task), batch_loss):
         if step >= ADAMW_STEPS - LAST:

@@ -44,14 +44,14 @@ def branches(experiment: str, base: str = "baseline") -> list[Branch]:
     """Return each run of an experiment beside those of `base`."""
     runs: Sequence[Any] = records.runs(experiment)
     rates = list(comparison.learning_rates(runs))
-    found = []
+    points = []
     for setting, run in runs:
         if setting.variant != base:
             rate, seed = setting.training.learning_rate, setting.training.seed
             rise = loss_increase(runs, setting.variant, base)[rates.index(rate), seed]
             largest = run.branch_ratios[:, 0].max()
-            found.append(Branch(setting.variant, rate, float(largest), float(rise)))
-    return found
+            points.append(Branch(setting.variant, rate, float(largest), float(rise)))
+    return points
 
 
 def rank(some: Sequence[Branch]) -> float:
@@ -75,8 +75,8 @@ def source_start() -> Iterator[Part]:
     best = base.argmin()
     share = float(start[best] / both[best])
     yield number(2, f"start over both, {rates[best]}", share, "below 0.5")
-    for rate, one, other in zip(rates[:2], speed, both, strict=False):
-        yield number(3, f"rate over both, {rate}", float(one / other), "above 0.5")
+    for rate, rise, other in zip(rates[:2], speed, both, strict=False):
+        yield number(3, f"rate over both, {rate}", float(rise / other), "above 0.5")
     at_best = float((base + both).min() - base.min())
     yield number(4, "both, each at its best rate", at_best, "above 0")
 
@@ -101,11 +101,11 @@ def dose() -> Iterator[Part]:
     """Yield what was predicted of other starts of W in the post's model."""
     yield from _other_starts("dose")
     new = {"inverse", "c2", "factor_c", "factor_c2", "skip"}
-    found = [run for run in branches("dose", "1") if run.variant in new]
-    yield number(4, f"rank correlation, {len(found)} runs", rank(found), "at least 0.8")
-    small = max(run.rise for run in found if run.largest < 2.0)
+    runs = [run for run in branches("dose", "1") if run.variant in new]
+    yield number(4, f"rank correlation, {len(runs)} runs", rank(runs), "at least 0.8")
+    small = max(run.rise for run in runs if run.largest < 2.0)
     yield number(5, "highest rise, branch below 2", small, "below 0.15")
-    large = min(run.rise for run in found if run.largest > 30.0)
+    large = min(run.rise for run in runs if run.largest > 30.0)
     yield number(5, "lowest rise, branch above 30", large, "above 0.4")
 
 

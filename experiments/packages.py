@@ -343,9 +343,9 @@ def table(record: Record) -> Iterator[str]:
     yield f"| package | model | {' | '.join(f'`{tool}`' for tool in TOOLS)} |\n"
     yield f"|---|---|{'---|' * len(TOOLS)}\n"
     for entry in record.entries:
-        package = f"{entry.at['package']} {PACKAGES[entry.at['package']]}"
-        marks = [mark(entry.found[tool]) for tool in TOOLS]
-        yield f"| {package} | {entry.at['model']} | {' | '.join(marks)} |\n"
+        package = f"{entry.key['package']} {PACKAGES[entry.key['package']]}"
+        marks = [mark(entry.result[tool]) for tool in TOOLS]
+        yield f"| {package} | {entry.key['model']} | {' | '.join(marks)} |\n"
 
 
 def mark(answer: float | str | None) -> str:

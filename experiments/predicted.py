@@ -49,7 +49,7 @@ GROUPS = tuple(
 """All predictions whose runs are there, in the order of the appendix."""
 
 
-def came(chapter: str) -> str:
+def tally(chapter: str) -> str:
     """Return how many parts of the predictions of a chapter held, failed and are open, in words."""
     parts = (part for group in GROUPS if group.chapter == chapter for part in group.parts())
     counts = Counter(part.verdict for part in parts)

@@ -5,7 +5,7 @@ experiments/recorded/NAME.json holds what the recorder NAME computed:
     command    what to type to make it again
     settings   all that the numbers depend on, by name
     made       with which version and commit of attnlib, other versions, processor, threads
-    entries    a list; each has `at`, the fields that say what it is of, and `found`, the numbers
+    entries    a list; each has "at", its key: what it is of; and "found", its result: the numbers
 
 `load` reads one. The training runs of experiments/sweeps/NAME.toml are in one file of
 `experiments.lab.sweep`, and `runs` reads them.
@@ -37,10 +37,10 @@ Work = Iterable[tuple[Fields, Callable[[], Any]]]
 
 
 class Entry(NamedTuple):
-    """What was found, and what it is of."""
+    """A result, and what it is of."""
 
-    at: Fields
-    found: Any
+    key: Fields
+    result: Any
 
 
 class Record(NamedTuple):
@@ -56,15 +56,15 @@ class Record(NamedTuple):
         return tuple(
             entry
             for entry in self.entries
-            if all(name in entry.at and entry.at[name] == fields[name] for name in fields)
+            if all(name in entry.key and entry.key[name] == fields[name] for name in fields)
         )
 
     def find(self, **fields: Any) -> Any:
-        """Return what was found at these fields; KeyError unless one entry has them."""
+        """Return the result at these fields; KeyError unless one entry has them."""
         chosen = self.select(**fields)
         if len(chosen) != 1:
             raise KeyError(f"{self.command} recorded {len(chosen)} entries with {fields}")
-        return chosen[0].found
+        return chosen[0].result
 
 
 def path_of(name: str) -> Path:
@@ -81,8 +81,8 @@ def load(name: str | Path) -> Record:
     path = name if isinstance(name, Path) else path_of(name)
     try:
         table = json.loads(path.read_text("utf-8"))
-        entries = tuple(Entry(**entry) for entry in table["entries"])
-        if len({json.dumps(entry.at) for entry in entries}) < len(entries):
+        entries = tuple(_entry(**entry) for entry in table["entries"])
+        if len({json.dumps(entry.key) for entry in entries}) < len(entries):
             raise ValueError("two entries are of the same")
         return Record(**{**table, "entries": entries})
     except (ValueError, TypeError, KeyError) as error:
@@ -97,9 +97,13 @@ def save(path: Path, record: Record) -> None:
     fields = [
         f'"{name}": {_line(getattr(record, name))}' for name in ("command", "settings", "made")
     ]
-    entries = ",\n".join(_line(entry._asdict()) for entry in record.entries)
+    entries = ",\n".join(_line({"at": key, "found": result}) for key, result in record.entries)
     lines = ",\n".join([*fields, f'"entries": [\n{entries}\n]'])
     replace(path, f"{{\n{lines}\n}}\n".encode())
+
+
+def _entry(at: Fields, found: Any) -> Entry:
+    return Entry(at, found)
 
 
 def _line(value: Any) -> str:
@@ -113,14 +117,14 @@ def resume(path: Path, work: Work, *, command: str, settings: Fields, made: Fiel
     What was recorded with other settings, versions or code is computed again. Raises as `load` for
     a damaged file.
     """
-    wanted = {json.dumps(at): (at, compute) for at, compute in work}
+    wanted = {json.dumps(key): (key, compute) for key, compute in work}
     record = Record(command, settings, made, ())
     before = load(path) if path.exists() else record
     same = json.loads(_line(before._replace(entries=()))) == json.loads(_line(record))
-    entries = {json.dumps(entry.at): entry for entry in before.entries if same}
-    for key, (at, compute) in tqdm(wanted.items(), unit="entry"):
-        if key not in entries:
-            entries[key] = Entry(at, compute())
+    entries = {json.dumps(entry.key): entry for entry in before.entries if same}
+    for line, (key, compute) in tqdm(wanted.items(), unit="entry"):
+        if line not in entries:
+            entries[line] = Entry(key, compute())
             record = record._replace(entries=tuple(entries[k] for k in wanted if k in entries))
             save(path, record)
     return load(path)

@@ -95,7 +95,7 @@ class Ways:
         last = one_head.STEPS[optimizer]
         self.steps = np.array([step for step in one_head.RECORDED if step <= last], dtype=float)
         self.numbers = {
-            name: np.array([e.found[name] for e in entries]) for name in entries[0].found
+            name: np.array([e.result[name] for e in entries]) for name in entries[0].result
         }
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
@@ -151,22 +151,22 @@ class Ways:
         return np.tanh(2.0 * gamma() * self.rate * self.steps + start)
 
 
-def rests(decay: float, name: str, kind: str = "L2") -> Values:
+def decayed_values(decay: float, name: str, kind: str = "L2") -> Values:
     """Return a number of the heads that were trained with a decay, one for each seed."""
     entries = records.load("one_head").select(decay=decay, **{"with": kind})
-    return np.array([entry.found[name] for entry in entries])
+    return np.array([entry.result[name] for entry in entries])
 
 
 def share(decay: float, of: str = "query", kind: str = "L2") -> Values:
     """Return −∂L/∂log t over λ‖W‖², by the weights of queries or of keys."""
     slope = "slope" if of == "query" else "slope_of_keys"
-    return -rests(decay, slope, kind) / (decay * rests(decay, of, kind))
+    return -decayed_values(decay, slope, kind) / (decay * decayed_values(decay, of, kind))
 
 
 def over_theta(decay: float) -> Values:
     """Return α/θ of the heads that were trained with L2."""
     theta = tilt(DECAYED_STRENGTH, DECAYED_WIDTH)
-    ratio: Values = rests(decay, "trace") / np.sqrt(DECAYED_WIDTH) / theta
+    ratio: Values = decayed_values(decay, "trace") / np.sqrt(DECAYED_WIDTH) / theta
     return ratio
 
 
@@ -277,17 +277,17 @@ def with_decay() -> Iterator[Part]:
         for of in ("query", "key"):
             what = f"{decay}, by the {of} matrix"
             yield between("H14", what, share(decay, of), 0.999, 1.001)
-        ratio = rests(decay, "query") / rests(decay, "key")
+        ratio = decayed_values(decay, "query") / decayed_values(decay, "key")
         yield between("H14", f"{decay}, ratio of the squared norms", ratio, 0.999, 1.001)
     for decay, middle in zip(alive, (0.785, 0.598, 0.415, 0.186), strict=True):
         margin = (0.15 if decay == alive[0] else 0.1) * middle
         low, high = middle - margin, middle + margin
         yield between("H15", f"{decay}, α/θ", over_theta(decay), low, high)
-    yield number("H16", "‖W_q‖²", rests(one_head.L2[-1], "query"), "below 1e-6")
+    yield number("H16", "‖W_q‖²", decayed_values(one_head.L2[-1], "query"), "below 1e-6")
     for decay in alive:
-        yield number("H17", f"{decay}, t*", rests(decay, "best"), "above 1")
+        yield number("H17", f"{decay}, t*", decayed_values(decay, "best"), "above 1")
     for before, after in pairwise(alive):
-        later = rests(after, "best") - rests(before, "best")
+        later = decayed_values(after, "best") - decayed_values(before, "best")
         yield above("H17", f"t* at {after} less at {before}", later)
     for decay in one_head.ADAMW:
         what = f"{decay}, by the query matrix"

@@ -92,25 +92,25 @@ def in_line(block: str, own: set[str], chapters: set[str]) -> str:
 def escaped(text: str) -> str:
     """Return text in which reStructuredText sees no mark-up but exponents and indices."""
 
-    def script(found: re.Match[str]) -> str:
-        return f"\\ :{'sup' if found[1] == '^' else 'sub'}:`{found[2]}`\\ "
+    def script(match: re.Match[str]) -> str:
+        return f"\\ :{'sup' if match[1] == '^' else 'sub'}:`{match[2]}`\\ "
 
     return SCRIPT.sub(script, SPECIAL.sub(r"\\\1", text))
 
 
 def with_chapters(text: str, chapters: set[str]) -> str:
     """Return escaped text with a link from the name of each chapter that "Chapter:" names."""
-    found = CHAPTERS_NAMED.search(text)
-    if found is None:
+    match = CHAPTERS_NAMED.search(text)
+    if match is None:
         return escaped(text)
 
     def link(word: re.Match[str]) -> str:
         page = f"chapters/{word[0]}"
         return f"\\ :doc:`{word[0]} </{page}>`\\ " if page in chapters else escaped(word[0])
 
-    linked = re.sub(r"\w+", link, found[1])
-    rest = with_chapters(text[found.end() :], chapters)
-    return f"{escaped(text[: found.start(1)])}{linked}{rest}"
+    linked = re.sub(r"\w+", link, match[1])
+    rest = with_chapters(text[match.end() :], chapters)
+    return f"{escaped(text[: match.start(1)])}{linked}{rest}"
 
 
 def reference(text: str, own: set[str]) -> str:
@@ -131,14 +131,14 @@ def resolve(
     if node["reftype"] != "obj":
         return None
     target = node["reftarget"]
-    found = [
+    entries = [
         entry
         for name, entry in env.domains["py"].objects.items()
         if name.endswith(f".{target}") and ("." in target or entry.objtype in OF_MODULES)
     ]
-    if len(found) != 1:
+    if len(entries) != 1:
         return nodes.literal("", shown.astext())
-    return make_refnode(app.builder, node["refdoc"], found[0].docname, found[0].node_id, shown)
+    return make_refnode(app.builder, node["refdoc"], entries[0].docname, entries[0].node_id, shown)
 
 
 def add_functions(app: Sphinx, tree: nodes.document, page: str) -> None:
@@ -148,8 +148,8 @@ def add_functions(app: Sphinx, tree: nodes.document, page: str) -> None:
     paragraph = nodes.paragraph("", "", nodes.strong("", "In the library. "))
     paragraph["classes"] = ["in-library"]
     for index, name in enumerate(functions_of[page]):
-        found = app.env.domains["py"].objects[name]
+        entry = app.env.domains["py"].objects[name]
         shown = nodes.literal("", name.removeprefix("attnlib."))
         paragraph += nodes.Text(", " if index else "")
-        paragraph += make_refnode(app.builder, page, found.docname, found.node_id, shown)
+        paragraph += make_refnode(app.builder, page, entry.docname, entry.node_id, shown)
     next(tree.findall(nodes.section)).append(paragraph)

@@ -53,19 +53,19 @@ def keep_together(app: Sphinx, tree: nodes.document, page: str) -> None:
     for formula in list(tree.findall(nodes.math)):
         parent = formula.parent
         place = parent.index(formula)
-        ends = [beside(parent, place - 1, BEFORE), beside(parent, place + 1, BEHIND)]
+        ends = [cut_match(parent, place - 1, BEFORE), cut_match(parent, place + 1, BEHIND)]
         if any(ends):
             formula["ends"] = ends
             formula["classes"].append("whole")
 
 
-def beside(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> str:
+def cut_match(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> str:
     """Take what is found out of the text at a place, if that is text, and return it."""
     text = parent[place] if 0 <= place < len(parent) else None
-    if not isinstance(text, nodes.Text) or not (found := pattern.search(text)):
+    if not isinstance(text, nodes.Text) or not (match := pattern.search(text)):
         return ""
     parent[place] = nodes.Text(pattern.sub("", text))
-    return found[0]
+    return match[0]
 
 
 def enclose_fonts(app: Sphinx, error: Exception | None) -> None:

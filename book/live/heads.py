@@ -85,16 +85,16 @@ def heads() -> Columns:
     record = load("real_heads_atlas")
     of_models: list[Columns] = []
     for i, model in enumerate(MODELS):
-        found = record.find(model=model.name, **model.at)
+        table = record.find(model=model.name, **model.at)
         run = {"tokens": 2048} if model.name == "SmolLM2" else {}
         growth = record.find(model=model.name, growth="keys", **run)
-        count = len(found["alpha"])
+        count = len(table["alpha"])
         of_model = {
             "model": np.full(count, i),
             "layer": np.arange(count) // model.heads,
             "head": np.arange(count) % model.heads,
-            "n": np.full(count, found["n"]),
-            **{name: np.array(found[name], dtype=float) for name in MEASURED},
+            "n": np.full(count, table["n"]),
+            **{name: np.array(table[name], dtype=float) for name in MEASURED},
             "s": np.array(growth["keys"][0], dtype=float),
             "random_s": np.array(growth["random_keys"][0], dtype=float),
             **dict.fromkeys(("needle", "weight", "gap", "variance"), np.full(count, np.nan)),
@@ -102,22 +102,22 @@ def heads() -> Columns:
         if model.name == "SmolLM2":
             of_model |= needles(record, count)
         of_models.append(of_model)
-    return {name: np.concatenate([one[name] for one in of_models]) for name in of_models[0]}
+    return {name: np.concatenate([part[name] for part in of_models]) for name in of_models[0]}
 
 
 def needles(record: Record, count: int) -> Columns:
     """Return for each head what it looks for most: which needle, its mean weight, gap, variance."""
-    found = np.full((4, count), np.nan)
+    columns = np.full((4, count), np.nan)
     repeats = load("real_heads_repeats")
     for i, needle in enumerate(NEEDLES):
         source, run = (repeats, "repeats") if needle == "repeat" else (record, "2048 tokens")
         weight = np.array(source.find(needle=needle, weights="largest"), dtype=float)
         table = source.find(needle=needle, length=NEEDLE_LENGTH, run=run)
         for j, head in enumerate(table["head"]):
-            if weight[head] >= LISTED and not weight[head] <= found[1, head]:
+            if weight[head] >= LISTED and not weight[head] <= columns[1, head]:
                 gap, variance = table["gap_rest"][j], table["variance_rest"][j]
-                found[:, head] = i, weight[head], gap, variance
-    return dict(zip(("needle", "weight", "gap", "variance"), found, strict=True))
+                columns[:, head] = i, weight[head], gap, variance
+    return dict(zip(("needle", "weight", "gap", "variance"), columns, strict=True))
 
 
 def shown() -> dict[str, Any]:

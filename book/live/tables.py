@@ -98,8 +98,8 @@ def parting_table() -> dict[str, Any]:
     """Return log(g/α) of the typical row of normal scores by α, g its geometric mean."""
     places = chebyshev.chebpts1(PARTING_NODES)
     alpha = PARTING_ALPHA * (places + 1.0) / 2.0
-    found, _ = typical_rows.gradient(Normal(), alpha, PARTING_KEYS, rows=PARTING_ROWS)
-    coefficients = chebyshev.chebfit(places, np.log(found / alpha), PARTING_NODES - 1)
+    gradient, _ = typical_rows.gradient(Normal(), alpha, PARTING_KEYS, rows=PARTING_ROWS)
+    coefficients = chebyshev.chebfit(places, np.log(gradient / alpha), PARTING_NODES - 1)
     return {"n": PARTING_KEYS, "alpha": PARTING_ALPHA} | packed(coefficients, 1e-5)
 
 
@@ -131,7 +131,7 @@ def typical(recorded: Record) -> dict[str, Any]:
 
     A polynomial of low degree through simulated points: it averages over their errors.
     """
-    points = {at["n"]: [found["value"], found["standard_error"]] for at, found in recorded.entries}
+    points = {key["n"]: [best["value"], best["standard_error"]] for key, best in recorded.entries}
     for n in TYPICAL_KEYS:
         best = typical_rows.best_alpha(Normal(), n, rows=TYPICAL_ROWS)
         points[n] = [float(number / freezing.critical_alpha(n)) for number in best]
@@ -166,7 +166,7 @@ def face() -> dict[str, Any]:
 
     The head reads a sentence for the second time; `first` words are those of the first time.
     """
-    words, logits, meant = row_of_head()
+    words, logits, target = row_of_head()
     times, losses = verdicts.curve()
     octaves = np.log2(times)
     mean = losses.mean(axis=1)
@@ -176,7 +176,7 @@ def face() -> dict[str, Any]:
     return {
         "words": words,
         "logits": logits.round(3).tolist(),
-        "meant": meant,
+        "meant": target,
         "first": words.index(words[0], 1),
         "octaves": {"from": octaves[0], "to": octaves[-1]},
         "losses": {n: rise[:, lengths.index(n)].round(3).tolist() for n in FACE_LENGTHS},

@@ -50,7 +50,7 @@ def measured(name: str, quick: bool) -> dict[str, Any]:
     return {"what": str(module.__doc__).splitlines()[0], "ratios": ratios}
 
 
-def alone(function: Callable[..., Any], *arguments: Any) -> Any:
+def run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a function returns in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(function, *arguments).result()

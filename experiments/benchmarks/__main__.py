@@ -20,7 +20,7 @@ import typer
 from attnlib import _files
 from attnlib._files import replace
 from experiments import benchmarks, provenance
-from experiments.benchmarks import Ratio, alone, measured
+from experiments.benchmarks import Ratio, measured, run_in_process
 from experiments.gpu import summary
 from experiments.records import Entry, Record, path_of, save
 
@@ -53,8 +53,8 @@ def page(record: Record) -> str:
     listed = ", ".join(f"{name} {number}" for name, number in facts.items() if number)
     lines: list[str] = []
     for entry in record.entries:
-        lines.append(f"\n{entry.found['what']}\n\n" + TABLE)
-        lines += [row(Ratio(**ratio)) for ratio in entry.found["ratios"]]
+        lines.append(f"\n{entry.result['what']}\n\n" + TABLE)
+        lines += [row(Ratio(**ratio)) for ratio in entry.result["ratios"]]
         lines.append("```\n")
     template = Path(__file__).with_name("page.md").read_text("utf-8")
     on_gpu = summary.facts(_files.lines(ON_GPU))
@@ -101,7 +101,7 @@ def main(
     }
     entries = []
     for name in chosen or names():
-        entries.append(Entry({"benchmark": name}, alone(measured, name, quick)))
+        entries.append(Entry({"benchmark": name}, run_in_process(measured, name, quick)))
     if not quick and not chosen:
         record = Record("python -m experiments.benchmarks", {}, made, tuple(entries))
         save(RECORD, record)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlib.attention import attend
-from experiments.benchmarks import Ratio, alone, peak_growth, seconds
+from experiments.benchmarks import Ratio, peak_growth, run_in_process, seconds
 from experiments.lab.model import written_out
 
 LENGTH, HEADS, D = 4096, 8, 64
@@ -70,7 +70,7 @@ def measure(repeats: int = 7) -> Iterator[Ratio]:
             for name, share in zip(OURS, relative[1:], strict=True):
                 shown = f"attend with {name}, {where}{passes}"
                 yield Ratio(shown, BARE, bare * float(share), bare, "ms")
-        memory = {name: alone(growth, name, causal) for name in (*VARIANTS, "written out")}
+        memory = {name: run_in_process(growth, name, causal) for name in (*VARIANTS, "written out")}
         for name in OURS:
             yield Ratio(
                 f"attend with {name}, {where}, with gradients",

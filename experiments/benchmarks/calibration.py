@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from attnlib.calibration import scale_gradient
-from experiments.benchmarks import Ratio, Ways, alone, least_seconds, memory_growth
+from experiments.benchmarks import Ratio, Ways, least_seconds, memory_growth, run_in_process
 
 FACTORS = 5
 """Factors that a user would try for each head without gradients."""
@@ -52,12 +52,12 @@ def runs(tokens: int) -> Ways:
 
 def measure(tokens: int = 512, repeats: int = 6) -> Iterator[Ratio]:
     """Yield time and memory."""
-    least = alone(least_seconds, runs, tokens, repeats)
+    least = run_in_process(least_seconds, runs, tokens, repeats)
     ours = f"{OURS}, n = {tokens}"
     for theirs in (TRAINED, ACTIVATIONS):
         yield Ratio(ours, theirs, least[OURS], least[theirs], "s")
     grid = FACTORS * 144 * least[FORWARD]
     note = "one pass was timed"
     yield Ratio(ours, f"{FACTORS} factors × 144 heads forward", least[OURS], grid, "s", note)
-    memory = [alone(memory_growth, runs, way, tokens) for way in (OURS, ACTIVATIONS)]
+    memory = [run_in_process(memory_growth, runs, way, tokens) for way in (OURS, ACTIVATIONS)]
     yield Ratio(ours, ACTIVATIONS, *memory, "MiB")

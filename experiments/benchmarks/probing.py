@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from attnlib.probing import probe
-from experiments.benchmarks import Ratio, Ways, alone, least_seconds, memory_growth
+from experiments.benchmarks import Ratio, Ways, least_seconds, memory_growth, run_in_process
 
 ROWS = 64
 PROBED, SOME = "GPT-2 small under the probe", f"GPT-2 small under the probe, rows={ROWS}"
@@ -42,8 +42,8 @@ def runs(tokens: int) -> Ways:
 
 def measure(tokens: int = 1024, repeats: int = 6) -> Iterator[Ratio]:
     """Yield time and memory."""
-    least = alone(least_seconds, runs, tokens, repeats)
+    least = run_in_process(least_seconds, runs, tokens, repeats)
     for ours, theirs in ((PROBED, PLAIN), (SOME, PLAIN), (PROBED, WEIGHTS)):
         yield Ratio(f"{ours}, n = {tokens}", theirs, least[ours], least[theirs], "s")
-    memory = [alone(memory_growth, runs, way, tokens) for way in (PROBED, WEIGHTS)]
+    memory = [run_in_process(memory_growth, runs, way, tokens) for way in (PROBED, WEIGHTS)]
     yield Ratio(f"{PROBED}, n = {tokens}", WEIGHTS, *memory, "MiB")

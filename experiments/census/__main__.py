@@ -17,7 +17,7 @@ import torch
 
 from experiments.census import audited, families, watched
 from experiments.census.families import Change
-from experiments.census.watched import Found
+from experiments.census.watched import Row
 from experiments.records import Work, recorded
 
 SECONDS, MEMORY = 180, 10 << 30
@@ -25,64 +25,64 @@ SECONDS, MEMORY = 180, 10 << 30
 SAME = 1e-3
 MOVED = 0.05
 """Position codes that are learned or convolved change a factor by less."""
-Runs = dict[Any, Found]
+Runs = dict[Any, Row]
 
 
 def work() -> Work:
     """Yield the families, and what measures one."""
     for family in families.names():
-        yield {"family": family}, partial(apart, family)
+        yield {"family": family}, partial(measure_in_process, family)
 
 
-def apart(family: str) -> dict[str, Any]:
+def measure_in_process(family: str) -> dict[str, Any]:
     """Measure a family in a process of its own, in limited time and memory."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
         try:
-            return process.submit(limited, family).result()
+            return process.submit(measure_limited, family).result()
         except BrokenProcessPool:
             return {"rows": [], "not": [f"not done in {SECONDS} s and 10 GB"]}
         except Exception as error:
             return {"rows": [], "not": [one_line(family, error)]}
 
 
-def limited(family: str) -> dict[str, Any]:
+def measure_limited(family: str) -> dict[str, Any]:
     """Measure a family and end this process where it takes too much."""
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    return measured(family)
+    return measure_family(family)
 
 
-def measured(family: str) -> dict[str, Any]:
+def measure_family(family: str) -> dict[str, Any]:
     """Return a row for each kind of attention that ran, and a line for each that did not."""
-    rows: dict[str, Found] = {}
+    rows: dict[str, Row] = {}
     lines = []
     for file in families.files(family):
         wanted = {kind.__name__: kind for kind in families.attention_of(file)}
         done, reason = set(), "did not run"
         for kind in families.models_of(file):
-            if kind.config_class in done or (wanted and wanted.keys() <= seen(rows)):
+            if kind.config_class in done or (wanted and wanted.keys() <= class_names(rows)):
                 continue
             try:
-                add(rows, of_model(kind))
+                add(rows, model_rows(kind))
                 done.add(kind.config_class)
             except Exception as error:
                 reason = reason if done else one_line(kind.__name__, error)
-        for name in sorted(wanted.keys() - seen(rows)):
-            add(rows, of_layer(wanted[name], file))
-        lines += [f"{name}: {reason}" for name in sorted(wanted.keys() - seen(rows))]
+        for name in sorted(wanted.keys() - class_names(rows)):
+            add(rows, layer_rows(wanted[name], file))
+        lines += [f"{name}: {reason}" for name in sorted(wanted.keys() - class_names(rows))]
     return {"rows": list(rows.values()), "not": lines if rows or lines else ["nothing ran"]}
 
 
-def add(rows: dict[str, Found], found: list[Found]) -> None:
+def add(rows: dict[str, Row], new: list[Row]) -> None:
     """Add rows that differ from those that are there by more than the noise of random numbers."""
-    for row in found:
+    for row in new:
         rough = {k: f"{v:.2g}" if isinstance(v, float) else v for k, v in row.items()}
         rows.setdefault(repr(rough), row)
 
 
-def seen(rows: dict[str, Found]) -> set[str]:
+def class_names(rows: dict[str, Row]) -> set[str]:
     """Return the classes that rows are of."""
     return {row["kind"] for row in rows.values()}
 
@@ -92,86 +92,86 @@ def one_line(name: str, error: BaseException) -> str:
     return " ".join(f"{name}: {error}".split())[:100]
 
 
-def ran(model: Any, **options: Any) -> Runs:
+def run_parts(model: Any, **options: Any) -> Runs:
     """Run a model, or the parts of it that can be run, and return what was found."""
-    found: Runs = {}
-    said: Exception | None = None
+    runs: Runs = {}
+    failure: Exception | None = None
     names = {module: name for name, module in model.named_modules()}
-    for part in families.readers(model):
+    for part in families.model_parts(model):
         before = names[part] + "." if names[part] else ""
-        if any(name.startswith(before) for name, _ in found):
+        if any(name.startswith(before) for name, _ in runs):
             continue
         for given in families.inputs(part):
             try:
-                one = watched.run(part, partial(part, **given), **options)
+                rows = watched.run(part, partial(part, **given), **options)
             except Exception as error:
-                said = said or error
+                failure = failure or error
                 continue
-            found |= {(before + name, number): what for (name, number), what in one.items()}
+            runs |= {(before + name, number): row for (name, number), row in rows.items()}
             break
-        if found and not before:
+        if runs and not before:
             break
-    if not found:
-        raise said or RuntimeError("no softmax of a product of q and k")
-    return found
+    if not runs:
+        raise failure or RuntimeError("no softmax of a product of q and k")
+    return runs
 
 
-def again(kind: Any, change: Change) -> Runs:
+def run_changed(kind: Any, change: Change) -> Runs:
     """Return what a model of changed settings gives; nothing where there is no such change."""
     with suppress(Exception):
-        if families.nested(change, kind.config_class()):
-            return ran(families.made(kind, change))
+        if families.change_all(change, kind.config_class()):
+            return run_parts(families.build_model(kind, change))
     return {}
 
 
-def of_model(kind: Any) -> list[Found]:
+def model_rows(kind: Any) -> list[Row]:
     """Return what is found of a class of models, a row for each of its layers."""
-    model = families.made(kind)
-    base = ran(model)
+    model = families.build_model(kind)
+    base = run_parts(model)
     runs = {
-        "other": ran(model, other=True),
-        "size": again(kind, families.other_size),
-        "yarn": again(kind, families.stretched),
-        "early": again(kind, families.early),
+        "other": run_parts(model, other=True),
+        "size": run_changed(kind, families.other_size),
+        "yarn": run_changed(kind, families.yarn_settings),
+        "early": run_changed(kind, families.early_settings),
     }
     if "mscale" in Path(str(sys.modules[kind.__module__].__file__)).read_text("utf-8"):
-        with_scale = partial(families.stretched, mscale=1.0, mscale_all_dim=1.0)
-        runs["mscale"] = again(kind, with_scale)
+        with_scale = partial(families.yarn_settings, mscale=1.0, mscale_all_dim=1.0)
+        runs["mscale"] = run_changed(kind, with_scale)
     return [
-        {**described(what, {name: run.get(place) for name, run in runs.items()}), "by": "model"}
+        {**describe_call(what, {name: run.get(place) for name, run in runs.items()}), "by": "model"}
         for place, what in base.items()
         if 0.0 < what["alpha"] < np.inf  # a query that is learned and starts at 0 tells nothing
     ]
 
 
-def of_layer(kind: Any, file: Any) -> list[Found]:
+def layer_rows(kind: Any, file: Any) -> list[Row]:
     """Return what is found of a layer of attention by itself, or nothing."""
-    for layer, call in families.alone(kind, file):
+    for layer, call in families.build_layers(kind, file):
         with suppress(Exception):
-            base, other = (watched.run(layer, call, one) for one in (False, True))
+            base, other = (watched.run(layer, call, flag) for flag in (False, True))
             for place, what in base.items():
-                return [{**described(what, {"other": other.get(place)}), "by": "layer"}]
+                return [{**describe_call(what, {"other": other.get(place)}), "by": "layer"}]
     return []
 
 
-def described(what: Found, runs: dict[str, Found | None]) -> Found:
+def describe_call(what: Row, runs: dict[str, Row | None]) -> Row:
     """Return what the runs say of one call of attention."""
     other, size = runs.get("other"), runs.get("size")
     row = {key: what[key] for key in ("kind", "where", "d", "terms", "sink", "parameters")}
     row |= {"v": what.get("v"), "gate": what.get("gate", False)}
     row |= {"alpha": digits(what["alpha"]), "scale": digits(what["scale"])}
     if other:
-        row["norm"] = [side(what, other, i) for i in (0, 1)]
+        row["norm"] = [norm_axis(what, other, i) for i in (0, 1)]
         if 1.0 < other["largest"] < watched.LARGE * what["factor"] / 10:
             row["cap"] = digits(other["largest"])
     if size and 0.0 < size["scale"] < np.inf and size["d"] != what["d"]:
         power = np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])
         row |= {"power": round(float(power), 3), "other d": size["d"]}
-    if values := by_position(what):
+    if values := position_factors(what):
         row["alpha"] = digits(what["rows"][0] * what["d"] ** 0.5)
         row["scale"] = digits(what["rows"][0])
         row["by position"] = values
-    elif values := by_position(runs.get("early")):
+    elif values := position_factors(runs.get("early")):
         row["from 4"] = values[-1]
     if size and size["visible"] < what["visible"]:
         row["window of 5"] = size["visible"]
@@ -182,7 +182,7 @@ def described(what: Found, runs: dict[str, Found | None]) -> Found:
     return row
 
 
-def by_position(run: Found | None) -> list[float]:
+def position_factors(run: Row | None) -> list[float]:
     """Return the factor on q·k in each place, over that in the first, if the last is another."""
     if not run or not run["rows"] or len(run["rows"]) != families.TOKENS or not run["rows"][0]:
         return []  # a row of one key, less its largest logit, has the derivative 0
@@ -190,7 +190,7 @@ def by_position(run: Found | None) -> list[float]:
     return list(map(digits, values)) if abs(values[-1] - 1.0) > MOVED else []
 
 
-def side(what: Found, other: Found, i: int) -> str:
+def norm_axis(what: Row, other: Row, i: int) -> str:
     """Return where q (0) or k (1) is normalised: no, by head, or over the whole width."""
     if abs(other["lengths"][i] / what["lengths"][i] - 1.0) > 0.1:
         return "no"

@@ -50,7 +50,7 @@ class Sparse(WithoutWeights):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+        self.weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self.maps: dict[Any, tuple[int, Tensor, Tensor]] = {}
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -58,7 +58,7 @@ class Sparse(WithoutWeights):
         if func is MULTI_HEAD:
             with self:
                 return MULTI_HEAD_ALONE(*args, **kwargs)
-        stand_in = self.of_weight(func, args, kwargs)
+        stand_in = self.replace_product(func, args, kwargs)
         return func(*args, **kwargs) if stand_in is None else stand_in
 
     def projected(self, given: Tensor | None, shape: Any, weight: Any) -> Tensor:
@@ -84,7 +84,7 @@ class Sparse(WithoutWeights):
 
 
 @contextmanager
-def sparse(model: nn.Module) -> Iterator[None]:
+def use_sparse_weights(model: nn.Module) -> Iterator[None]:
     """While the model runs, and only then, take sparse weights."""
     mode, stack = Sparse(model), ExitStack()
 
@@ -103,7 +103,7 @@ def sparse(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def remembered() -> Iterator[None]:
+def cache_kernels() -> Iterator[None]:
     """Ask a function of attention once, as it is in use: faults change what it is handed."""
     ask, known = models._by_kernel, dict[Any, Any]()
     functions = models._implementations
@@ -130,20 +130,20 @@ class Place(NamedTuple):
     module: nn.Module
 
 
-def audited(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def audit_family(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the audit says of each model of a family, and of each fault."""
     released, places = [], []
-    for model, inputs in runnable(family):
-        answer, report = asked(model, inputs)
+    for model, inputs in runnable_modules(family):
+        answer, report = run_audit(model, inputs)
         released.append({"model": type(model).__name__, **answer})
         modules = dict(model.named_modules())
         names = [name.partition(" (")[0] for name in (report.parts if report else ())]
         names = ["" if name == "the module" else name for name in names]
-        places += [Place(model, inputs, one, modules[one]) for one in names if one in modules]
-    return {"released": released, "faults": faults(places, rows)}
+        places += [Place(model, inputs, name, modules[name]) for name in names if name in modules]
+    return {"released": released, "faults": audit_faults(places, rows)}
 
 
-def runnable(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
+def runnable_modules(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield models, or layers, that show each kind of attention of a family; what they read."""
     for file in families.files(family):
         kinds = {kind.__name__: kind for kind in families.attention_of(file)}
@@ -153,32 +153,32 @@ def runnable(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
             if kind.config_class in done or (done and not wanted):
                 continue
             with suppress(Exception):
-                for part, inputs in read(families.made(kind)):
-                    has = {type(one).__name__ for one in part.modules()}
+                for part, inputs in runnable_parts(families.build_model(kind)):
+                    has = {type(module).__name__ for module in part.modules()}
                     if kinds and not any(map(LOOKS_LIKE_ATTENTION.search, has)):
                         continue
                     done.add(kind.config_class)
                     wanted -= has
                     yield part, inputs
         for name in sorted(wanted):
-            for layer, call in families.alone(kinds[name], file):
-                given = random(getattr(call, "keywords", {}))
-                if runs(layer, given):
+            for layer, call in families.build_layers(kinds[name], file):
+                given = randomise(getattr(call, "keywords", {}))
+                if can_run(layer, given):
                     yield layer, given
                     break
 
 
-def read(model: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+def runnable_parts(model: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield the model, or those parts of it that run, and what they read."""
     names = {module: name for name, module in model.named_modules()}
     ran: list[str] = []
-    for part in families.readers(model):
+    for part in families.model_parts(model):
         part.config.use_cache = False
-        if any(f"{names[part]}.".startswith(one) for one in ran):
+        if any(f"{names[part]}.".startswith(prefix) for prefix in ran):
             continue
-        for inputs in map(random, families.inputs(part)):
+        for inputs in map(randomise, families.inputs(part)):
             # the places of the census are far apart
-            if "position_ids" not in inputs and runs(part, inputs):
+            if "position_ids" not in inputs and can_run(part, inputs):
                 ran.append(f"{names[part]}." if names[part] else "")
                 yield part, inputs
                 break
@@ -186,57 +186,57 @@ def read(model: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
             return
 
 
-def random(inputs: dict[str, Any]) -> dict[str, Any]:
+def randomise(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return inputs with random numbers in them."""
     draw = torch.Generator().manual_seed(3)
 
-    def filled(one: Any) -> Any:  # a tuple is a rotation
-        is_float = isinstance(one, Tensor) and one.is_floating_point()
-        return torch.randn(one.shape, generator=draw) if is_float else one
+    def filled(value: Any) -> Any:  # a tuple is a rotation
+        is_float = isinstance(value, Tensor) and value.is_floating_point()
+        return torch.randn(value.shape, generator=draw) if is_float else value
 
-    return {name: filled(one) for name, one in inputs.items()}
+    return {name: filled(value) for name, value in inputs.items()}
 
 
-def runs(module: nn.Module, inputs: dict[str, Any]) -> bool:
+def can_run(module: nn.Module, inputs: dict[str, Any]) -> bool:
     """Return whether a module runs on these inputs."""
-    with suppress(Exception), sparse(module), torch.no_grad():
+    with suppress(Exception), use_sparse_weights(module), torch.no_grad():
         module(**inputs)
         return True
     return False
 
 
-def asked(model: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Report | None]:
+def run_audit(model: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Report | None]:
     """Return what the audit says in some words, and its report."""
     start = time.process_time()
     report = None
     try:
-        with limited(), sparse(model):
+        with limit_time(), use_sparse_weights(model):
             report = audit(model, inputs, length=LENGTH)
         words = {True: "passed", False: "findings", None: "not known"}
-        found: dict[str, Any] = {"is": words[report.passed]}
-        found["codes"] = sorted({f"{one.code} {one.where}" for one in report.findings})
-        lines = [str(one) for one in report.findings] or list(report.unknown)
-        found["lines"] = [line[:200] for line in lines[:4]]
+        answer: dict[str, Any] = {"is": words[report.passed]}
+        answer["codes"] = sorted({f"{finding.code} {finding.where}" for finding in report.findings})
+        lines = [str(finding) for finding in report.findings] or list(report.unknown)
+        answer["lines"] = [line[:200] for line in lines[:4]]
     except TimeoutError:
-        found = {"is": "too long", "lines": [f"more than {SECONDS} s"]}
+        answer = {"is": "too long", "lines": [f"more than {SECONDS} s"]}
     except (RuntimeError, ValueError) as error:
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         own = trace is not None and "/attnlib/" in trace.tb_frame.f_code.co_filename
-        found = {"is": "refused" if own else "traceback", "lines": [said(error)]}
+        answer = {"is": "refused" if own else "traceback", "lines": [error_line(error)]}
     except Exception as error:
-        found = {"is": "traceback", "lines": [said(error)]}
-    return {**found, "seconds": round(time.process_time() - start, 2)}, report
+        answer = {"is": "traceback", "lines": [error_line(error)]}
+    return {**answer, "seconds": round(time.process_time() - start, 2)}, report
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return what an error says."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 @contextmanager
-def limited() -> Iterator[None]:
+def limit_time() -> Iterator[None]:
     """Raise TimeoutError where what is inside takes too long."""
 
     def stop(*_: Any) -> None:
@@ -254,28 +254,28 @@ def limited() -> Iterator[None]:
 # --- faults ---------------------------------------------------------------------------------------
 
 
-def faults(places: list[Place], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def audit_faults(places: list[Place], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the audit says of each fault that the family can have."""
-    found: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     if places:
-        found["doubled"] = with_scale(places[-1], 2.0)
+        answers["doubled"] = with_scale(places[-1], 2.0)
     for place in reversed(places):
         kind = type(place.module).__name__
         of_kind = [row for row in rows if row["kind"] == kind]
         times = {row["d"]: row["d"] ** -0.5 / row["scale"] for row in of_kind}
-        if any(abs(one - 1.0) > 5e-3 for one in times.values()) and "1/√d" not in found:
-            found["1/√d"] = with_scale(place, times)
+        if any(abs(factor - 1.0) > 5e-3 for factor in times.values()) and "1/√d" not in answers:
+            answers["1/√d"] = with_scale(place, times)
         normed = of_kind and all("norm" in row and set(row["norm"]) != {"no"} for row in of_kind)
-        if normed and "no norm" not in found:
-            found["no norm"] = without_norm(place)
-    return found
+        if normed and "no norm" not in answers:
+            answers["no norm"] = without_norm(place)
+    return answers
 
 
 def with_scale(place: Place, times: dict[int, float] | float) -> dict[str, Any]:
     """Return what the audit says where one layer multiplies q·k by so much more, for each d."""
-    with multiplied(place.module, times) as by:
-        answer, _ = asked(place.model, place.inputs)
-    return judged(answer, place, by=by)
+    with multiply_scale(place.module, times) as by:
+        answer, _ = run_audit(place.model, place.inputs)
+    return add_layer(answer, place, by=by)
 
 
 def without_norm(place: Place) -> dict[str, Any]:
@@ -287,16 +287,16 @@ def without_norm(place: Place) -> dict[str, Any]:
     for name in norms:
         setattr(module, name, AsItIs())
     try:
-        answer, _ = asked(place.model, place.inputs)
+        answer, _ = run_audit(place.model, place.inputs)
     finally:
         for name, part in norms.items():
             setattr(module, name, part)
-    return judged(answer, place, norms=sorted(norms))
+    return add_layer(answer, place, norms=sorted(norms))
 
 
-def judged(answer: dict[str, Any], place: Place, **more: Any) -> dict[str, Any]:
+def add_layer(answer: dict[str, Any], place: Place, **more: Any) -> dict[str, Any]:
     """Return an answer with the layer and kind, and whether a finding names the layer."""
-    named = any(place.name in one for one in answer.get("codes", ()))
+    named = any(place.name in code for code in answer.get("codes", ()))
     kind = type(place.module).__name__
     return {**answer, "named": named, "layer": place.name, "kind": kind, **more}
 
@@ -310,7 +310,7 @@ class AsItIs(nn.Module):
 
 
 @contextmanager
-def multiplied(module: nn.Module, times: dict[int, float] | float) -> Iterator[list[str]]:
+def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterator[list[str]]:
     """While a module runs, multiply the scale that it hands over, or the logits of its softmax.
 
     Yields a list of where that was done, and by what.
@@ -394,25 +394,25 @@ def multiplied(module: nn.Module, times: dict[int, float] | float) -> Iterator[l
             hook.remove()
 
 
-def alone(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def audit_limited(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Audit a family with limits on this process."""
     resource.setrlimit(resource.RLIMIT_CPU, (10 * SECONDS, 10 * SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    with remembered():
-        return audited(family, rows)
+    with cache_kernels():
+        return audit_family(family, rows)
 
 
-def apart(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def audit_in_process(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Audit a family in a process of its own, in limited time and memory."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
         try:
-            found = process.submit(alone, family, rows).result()
+            answers = process.submit(audit_limited, family, rows).result()
         except BrokenProcessPool:
             line = f"not done in {10 * SECONDS} s and 10 GB"
-            found = {"released": [{"is": "too long", "lines": [line]}], "faults": {}}
-    return {**found, "commit": provenance.commit()}
+            answers = {"released": [{"is": "too long", "lines": [line]}], "faults": {}}
+    return {**answers, "commit": provenance.commit()}
 
 
 def record(part: str = "1/1", again: str = "") -> Record:
@@ -422,22 +422,22 @@ def record(part: str = "1/1", again: str = "") -> Record:
     was done with.
     """
     number, parts = map(int, part.split("/"))
-    rows = {one.at["family"]: one.found["rows"] for one in load("census").entries}
+    rows = {entry.key["family"]: entry.result["rows"] for entry in load("census").entries}
     path = path_of(NAME)
     done = load(path) if path.exists() else None
     if done:
-        kept = [one for one in done.entries if one.at["family"] not in again.split(",")]
+        kept = [entry for entry in done.entries if entry.key["family"] not in again.split(",")]
         made_before = {name: value for name, value in done.made.items() if name != "commit"}
         done = done._replace(entries=tuple(kept), made=made_before)
         save(path, done)
-    before = {one.at["family"] for one in done.entries} if done else set()
-    wanted = [name for name, found in rows.items() if found]
+    before = {entry.key["family"] for entry in done.entries} if done else set()
+    wanted = [name for name in rows if rows[name]]
     made = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
     del made["commit"]
-    found = resume(
+    record = resume(
         path,
         [
-            ({"family": name}, partial(apart, name, rows[name]))
+            ({"family": name}, partial(audit_in_process, name, rows[name]))
             for i, name in enumerate(wanted)
             if i % parts == number - 1 or name in before
         ],
@@ -445,5 +445,5 @@ def record(part: str = "1/1", again: str = "") -> Record:
         settings={"length": LENGTH, "seconds": SECONDS},
         made=made,
     )
-    save(path, found._replace(made={**made, "commit": provenance.commit()}))
+    save(path, record._replace(made={**made, "commit": provenance.commit()}))
     return load(path)

@@ -34,13 +34,13 @@ Change = Callable[[Any], Settings]
 def names() -> list[str]:
     """Return the folders of models that attend."""
     files = Path(models.__path__[0]).glob("*/modeling_*.py")
-    return sorted({one.parent.name for one in files if ATTENDS.search(one.read_text("utf-8"))})
+    return sorted({file.parent.name for file in files if ATTENDS.search(file.read_text("utf-8"))})
 
 
 def files(family: str) -> list[Any]:
     """Return the modules of a family that have its models."""
-    found = sorted(Path(models.__path__[0], family).glob("modeling_*.py"))
-    return [importlib.import_module(f"{models.__name__}.{family}.{one.stem}") for one in found]
+    paths = sorted(Path(models.__path__[0], family).glob("modeling_*.py"))
+    return [importlib.import_module(f"{models.__name__}.{family}.{path.stem}") for path in paths]
 
 
 @cache
@@ -52,7 +52,7 @@ def source(file: str) -> dict[str, str]:
 
 def classes(file: Any, of: type) -> list[Any]:
     """Return the classes of a file that are of a kind."""
-    return [one for one in vars(file).values() if isinstance(one, type) and issubclass(one, of)]
+    return [kind for kind in vars(file).values() if isinstance(kind, type) and issubclass(kind, of)]
 
 
 def attention_of(file: Any) -> list[type[nn.Module]]:
@@ -80,67 +80,67 @@ def models_of(file: Any) -> list[Any]:
     return sorted(kinds, key=lambda kind: not kind.__name__.endswith("Model"))
 
 
-def small(config: Any) -> Settings:
+def small_settings(config: Any) -> Settings:
     """Return settings of few layers, and of small pictures."""
     layers = LAYERS if any(map(PATTERNED.search, vars(config))) else ALIKE
-    found: Settings = {
+    settings: Settings = {
         name: layers
         for name, value in vars(config).items()
         if MANY.match(name) and type(value) is int and value > layers
     }
     if isinstance(getattr(config, "image_size", None), int) and config.image_size > 448:
-        found["image_size"] = 256
-    return found
+        settings["image_size"] = 256
+    return settings
 
 
-def nothing(_: Any) -> Settings:
+def no_settings(_: Any) -> Settings:
     """Return no settings."""
     return {}
 
 
 def other_size(config: Any) -> Settings:
     """Return settings with heads of twice the size, or half as many; and with a window of 5."""
-    found: Settings = {
+    settings: Settings = {
         name: 5 for name in TABLE["windows"] if isinstance(getattr(config, name, 0) or "", int)
     }
     for name in TABLE["sizes"]:
         if isinstance(vars(config).get(name), int):
-            return {**found, name: 2 * vars(config)[name]}
+            return {**settings, name: 2 * vars(config)[name]}
     for name, value in vars(config).items():
         name = config.attribute_map.get(name, name)
         if HEADS.match(name) and "size" not in name:
             if type(value) is int and value > 1 and value % 2 == 0:
-                found[name] = value // 2
+                settings[name] = value // 2
             elif isinstance(value, list | tuple) and all(v % 2 == 0 for v in value):
-                found[name] = [v // 2 for v in value]
-    return found
+                settings[name] = [v // 2 for v in value]
+    return settings
 
 
-def stretched(config: Any, **more: float) -> Settings:
+def yarn_settings(config: Any, **more: float) -> Settings:
     """Return settings with YaRN's longer context, where the model rotates."""
     rotary = getattr(config, "rope_parameters", None) or {}
     kept = {k: rotary[k] for k in ("rope_theta", "partial_rotary_factor") if k in rotary}
     return {"rope_parameters": {**TABLE["yarn"], **kept, **more}} if "rope_theta" in rotary else {}
 
 
-def early(config: Any) -> Settings:
+def early_settings(config: Any) -> Settings:
     """Return settings that let a rule by position start at 4, so that few tokens show it."""
     return {name: 4 for name in TABLE["floors"] if hasattr(config, name)}
 
 
-def nested(change: Change, config: Any) -> Settings:
+def change_all(change: Change, config: Any) -> Settings:
     """Return the settings that a change gives, and those that it gives in parts."""
-    found = change(config)
+    settings = change(config)
     for name in getattr(config, "sub_configs", {}):
         part = getattr(config, name, None)
-        if part is not None and not isinstance(part, dict) and (inner := nested(change, part)):
-            found[name] = {"model_type": part.model_type, **inner}
-    return found
+        if part is not None and not isinstance(part, dict) and (inner := change_all(change, part)):
+            settings[name] = {"model_type": part.model_type, **inner}
+    return settings
 
 
-def made(kind: Any, change: Change = nothing) -> Any:
+def build_model(kind: Any, change: Change = no_settings) -> Any:
     """Return a new model of a class, its configuration changed; small if that can be."""
-    for size in (small, nothing):
+    for size in (small_settings, no_settings):
 
         def all_of(config: Any, size: Change = size) -> Settings:
             released = TABLE["released"].get(type(config).__name__, {})
@@ -148,7 +148,7 @@ def made(kind: Any, change: Change = nothing) -> Any:
 
         try:
             torch.manual_seed(0)
-            config = kind.config_class(**nested(all_of, kind.config_class()))
+            config = kind.config_class(**change_all(all_of, kind.config_class()))
             with Weightless():
                 return kind._from_config(config, attn_implementation="eager").eval()
         except Exception as error:
@@ -156,7 +156,7 @@ def made(kind: Any, change: Change = nothing) -> Any:
     raise failed
 
 
-def readers(model: nn.Module) -> list[Any]:
+def model_parts(model: nn.Module) -> list[Any]:
     """Return the model, and those of its parts that are models."""
     return [part for part in model.modules() if isinstance(part, PreTrainedModel)]
 
@@ -164,26 +164,26 @@ def readers(model: nn.Module) -> list[Any]:
 def inputs(model: Any) -> Iterator[dict[str, Tensor]]:
     """Yield what the model may want to read, the likeliest first."""
 
-    def told(*names: str, otherwise: Any) -> Any:
+    def setting(*names: str, otherwise: Any) -> Any:
         values = (getattr(model.config, name, None) for name in names)
         return next(filter(None, values), otherwise)
 
     wanted = inspect.signature(model.forward).parameters
-    most = min(max(told("vocab_size", otherwise=90), 7), 90)
+    most = min(max(setting("vocab_size", otherwise=90), 7), 90)
     ids = torch.randint(5, most, (1, TOKENS), generator=torch.Generator().manual_seed(1))
-    size = told("image_size", otherwise=224)
+    size = setting("image_size", otherwise=224)
     sides = (size, size) if isinstance(size, int) else tuple(size)[:2]
-    picture = (told("num_channels", "in_channels", otherwise=3), *sides)
-    film = (told("num_frames", otherwise=2), *picture)
-    mel = told("num_mel_bins", "input_feat_per_channel", otherwise=80)
-    width = told("hidden_size", "d_model", otherwise=64)
-    sound = 2 * told("max_source_positions", otherwise=64)
+    picture = (setting("num_channels", "in_channels", otherwise=3), *sides)
+    film = (setting("num_frames", otherwise=2), *picture)
+    mel = setting("num_mel_bins", "input_feat_per_channel", otherwise=80)
+    width = setting("hidden_size", "d_model", otherwise=64)
+    sound = 2 * setting("max_source_positions", otherwise=64)
     shapes: dict[str, list[Any]] = {
         "input_ids": [ids.shape],
         "pixel_values": [(1, *picture), (1, *film)],
         "pixel_values_videos": [(1, *film)],
         "input_features": [(1, mel, sound), (1, 128, mel)],
-        "input_values": [(1, 16000), (1, 1, 16000), (1, told("max_length", otherwise=64), mel)],
+        "input_values": [(1, 16000), (1, 1, 16000), (1, setting("max_length", otherwise=64), mel)],
         "inputs_embeds": [(1, TOKENS, width)],
         "hidden_states": [(1, TOKENS, width), (TOKENS, width)],
     }
@@ -199,26 +199,26 @@ def inputs(model: Any) -> Iterator[dict[str, Tensor]]:
         yield {"input_ids": ids, "pixel_values": torch.zeros(1, *picture), **both}
 
 
-def alone(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, Callable[[], Any]]]:
+def build_layers(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, Callable[[], Any]]]:
     """Yield a layer of attention by itself, and what runs it on tokens, each way that is made."""
     of_models = models_of(file)
     configs: list[Any] = []
-    for name in dict.fromkeys(one.config_class for one in of_models):
+    for name in dict.fromkeys(model.config_class for model in of_models):
         whole = name()
         configs += [whole, *(getattr(whole, part, None) for part in whole.sub_configs)]
-    configs.sort(key=lambda one: type(one).__name__ not in str(inspect.signature(kind)))
+    configs.sort(key=lambda config: type(config).__name__ not in str(inspect.signature(kind)))
     for config, number in product(filter(None, configs), TABLE["numbers"]):
         config._attn_implementation = "eager"
         try:
             with Weightless():
                 layer = kind(config, **number).eval()
-                start(layer, of_models[0], config)
+                initialise(layer, of_models[0], config)
         except Exception:
             continue
         yield from ((layer, partial(layer, **given)) for given in tokens(layer, config))
 
 
-def start(layer: nn.Module, kind: Any, config: Any) -> None:
+def initialise(layer: nn.Module, kind: Any, config: Any) -> None:
     """Give a layer the weights that it starts with in a model of a class."""
     model = kind.__new__(kind)
     nn.Module.__init__(model)
@@ -229,7 +229,7 @@ def start(layer: nn.Module, kind: Any, config: Any) -> None:
 
 def tokens(layer: nn.Module, config: Any) -> Iterator[dict[str, Any]]:
     """Yield what a layer of attention may want to read."""
-    first = next((one for one in layer.parameters() if one.dim() == 2), None)
+    first = next((weight for weight in layer.parameters() if weight.dim() == 2), None)
     width = getattr(config, "hidden_size", 64) if first is None else first.shape[1]
     d = getattr(layer, "head_dim", None) or getattr(config, "head_dim", None) or 64
     flat = torch.ones(TOKENS, d), torch.zeros(TOKENS, d)
@@ -237,8 +237,8 @@ def tokens(layer: nn.Module, config: Any) -> Iterator[dict[str, Any]]:
     takes = inspect.signature(layer.forward).parameters
     [read, *others] = [
         name
-        for i, (name, one) in enumerate(takes.items())
-        if i == 0 or (one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD)
+        for i, (name, p) in enumerate(takes.items())
+        if i == 0 or (p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD)
     ]
     for named in (
         {},

@@ -23,12 +23,12 @@ SAME = 2e-3
 
 def classes(census: Record) -> dict[str, list[str]]:
     """Return the classes of attention that follow each rule."""
-    found: dict[str, list[set[str]]] = {}
+    by_kind: dict[str, list[set[str]]] = {}
     for entry in census.entries:
-        for row in entry.found["rows"]:
-            found.setdefault(row["kind"], []).append(followed(entry.at["family"], row))
+        for row in entry.result["rows"]:
+            by_kind.setdefault(row["kind"], []).append(followed(entry.key["family"], row))
     names: dict[str, list[str]] = {rule: [] for rule in RULES}
-    for kind, rules in sorted(found.items()):
+    for kind, rules in sorted(by_kind.items()):
         if common := set.intersection(*rules):
             names[min(common, key=list(RULES).index)].append(kind)
     return names
@@ -36,11 +36,11 @@ def classes(census: Record) -> dict[str, list[str]]:
 
 def normed(census: Record) -> list[str]:
     """Return the classes of attention that normalise q and k in all that was measured of them."""
-    found: dict[str, list[bool]] = {}
+    by_kind: dict[str, list[bool]] = {}
     for entry in census.entries:
-        for row in entry.found["rows"]:
-            found.setdefault(row["kind"], []).append("no" not in row.get("norm", ["no"]))
-    return sorted(kind for kind, each in found.items() if all(each))
+        for row in entry.result["rows"]:
+            by_kind.setdefault(row["kind"], []).append("no" not in row.get("norm", ["no"]))
+    return sorted(kind for kind, each in by_kind.items() if all(each))
 
 
 def followed(family: str, row: dict[str, Any]) -> set[str]:

@@ -34,7 +34,7 @@ FACTORIES = {*UNSET, torch.zeros, torch.ones}
 SIGNS = torch.randint(0, 2, (1 << 22,), generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
 """A projection gives some of these, one after the other, from a place of its own."""
 
-Found = dict[str, Any]
+Row = dict[str, Any]
 
 
 class Weightless(Mode):
@@ -71,23 +71,23 @@ class Product(NamedTuple):
 
     def alpha(self, slope: Tensor) -> float:
         """Return the standard deviation of its part of the logits."""
-        lengths = square(self.q) ** 0.5 * square(self.k) ** 0.5
-        return float(middle(slope) * self.factor * lengths * self.d**0.5)
+        lengths = rms(self.q) * rms(self.k)
+        return float(median_slope(slope) * self.factor * lengths * self.d**0.5)
 
-    def by_row(self, slope: Tensor) -> list[float] | None:
+    def row_factors(self, slope: Tensor) -> list[float] | None:
         """Return what multiplies q·k in each row of the first head, keys being of one length."""
         if not self.in_order:
             return None
-        factors = [middle(one) for one in slope.flatten(0, -3)[0]]
-        lengths = self.q.flatten(0, -3)[0].double().square().mean(-1).sqrt() * square(self.k) ** 0.5
-        return [factor * float(one) for factor, one in zip(factors, lengths, strict=True)]
+        factors = [median_slope(row) for row in slope.flatten(0, -3)[0]]
+        lengths = self.q.flatten(0, -3)[0].double().square().mean(-1).sqrt() * rms(self.k)
+        return [factor * float(length) for factor, length in zip(factors, lengths, strict=True)]
 
-    def by_head(self) -> list[float] | None:
+    def head_spread(self) -> list[float] | None:
         """Return the largest over the smallest root mean square of q and of k over the heads."""
         if not self.in_order:
             return None
         sizes = [x.double().square().mean((-2, -1)).sqrt() for x in (self.q, self.k)]
-        return [float(one.max() / one.min().clamp(min=1e-12)) for one in sizes]
+        return [float(size.max() / size.min().clamp(min=1e-12)) for size in sizes]
 
 
 class WithoutWeights(Mode):
@@ -96,7 +96,7 @@ class WithoutWeights(Mode):
     weights: set[int]
     """Where the numbers of the weights are."""
 
-    def of_weight(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def replace_product(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what stands for a product with a weight; None for all else."""
         name = getattr(func, "__name__", "")
         if "grouped_mm" in name:
@@ -106,17 +106,17 @@ class WithoutWeights(Mode):
         if func is functional.embedding and args[1].numel() > BIG and args[1].requires_grad:
             return self.projected(args[0], (*args[0].shape, args[1].shape[1]), args[1])
         if name in CONVOLUTIONS or (name in PROJECTIONS and any(map(self.is_weight, args))):
-            tensors = [one for one in args if isinstance(one, Tensor)]
-            given = next((one for one in tensors if not self.is_weight(one)), None)
-            weight = next((one for one in tensors if self.is_weight(one)), None)
-            named = {key: on_meta(one) for key, one in kwargs.items()}
+            tensors = [value for value in args if isinstance(value, Tensor)]
+            given = next((value for value in tensors if not self.is_weight(value)), None)
+            weight = next((value for value in tensors if self.is_weight(value)), None)
+            named = {key: on_meta(value) for key, value in kwargs.items()}
             return self.projected(given, func(*map(on_meta, args), **named).shape, weight)
         return None
 
-    def is_weight(self, one: Any) -> bool:
+    def is_weight(self, value: Any) -> bool:
         """Return whether a tensor is a view of a weight."""
-        return isinstance(one, Tensor) and (
-            one.device.type == "cpu" and one.untyped_storage().data_ptr() in self.weights
+        return isinstance(value, Tensor) and (
+            value.device.type == "cpu" and value.untyped_storage().data_ptr() in self.weights
         )
 
     def projected(self, given: Tensor | None, shape: Any, weight: Any) -> Tensor:
@@ -136,11 +136,11 @@ class Watched(ModuleTracker, WithoutWeights):
         self.other = other
         self.generator = torch.Generator().manual_seed(0)
         self.parameters = dict(model.named_parameters())
-        self.weights = {one.untyped_storage().data_ptr() for one in self.parameters.values()}
+        self.weights = {weight.untyped_storage().data_ptr() for weight in self.parameters.values()}
         self.products: list[Product] = []
         self.sigmoids: list[Tensor] = []
-        self.last: tuple[Found, Tensor] | None = None  # the last softmax, waiting for its values
-        self.found: dict[tuple[str, int], Found] = {}
+        self.last: tuple[Row, Tensor] | None = None  # the last softmax, waiting for its values
+        self.found: dict[tuple[str, int], Row] = {}
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what stands for the function's result."""
@@ -150,8 +150,8 @@ class Watched(ModuleTracker, WithoutWeights):
                 return MULTI_HEAD_ALONE(*args, **kwargs)
         if func is functional.scaled_dot_product_attention:
             with self:
-                return written_out(*args, **kwargs)
-        stand_in = self.of_weight(func, args, kwargs)
+                return plain_attention(*args, **kwargs)
+        stand_in = self.replace_product(func, args, kwargs)
         if stand_in is not None:
             return stand_in
         result = func(*args, **kwargs)
@@ -160,16 +160,16 @@ class Watched(ModuleTracker, WithoutWeights):
         if name in ("softmax", "logsumexp") and result.is_floating_point():
             return self.softmax(kwargs.get("input", args[0] if args else None), result)
         if name == "sigmoid":
-            self.sigmoids = [*self.sigmoids[-3:], nothing_like(result)]
+            self.sigmoids = [*self.sigmoids[-3:], zeros_for_gradient(result)]
             return result + self.sigmoids[-1]
         return result
 
     def projected(self, given: Tensor | None, shape: Any, _: Any = None) -> Tensor:
         """Return ±1 in the place of what a projection gives; see whether a gate came before."""
         if given is not None and self.last and "v" in self.last[0]:
-            on_values, *on_gates = depends(given, [self.last[1], *self.sigmoids])
+            on_values, *on_gates = derivatives_by(given, [self.last[1], *self.sigmoids])
             if on_values is not None:
-                self.last[0]["gate"] = any(one is not None for one in on_gates)
+                self.last[0]["gate"] = any(slope is not None for slope in on_gates)
                 self.last = None
         size = math.prod(shape)
         if size > len(SIGNS) // 2:
@@ -182,20 +182,20 @@ class Watched(ModuleTracker, WithoutWeights):
     def product(self, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
         """Note a product of activations: of q and k, or of weights and values."""
         if self.last and "v" not in self.last[0]:
-            found, weights = self.last
-            if depends(result, [weights])[0] is not None:
-                found["v"] = result.shape[-1]
-                self.last = found, nothing_like(result)
+            row, weights = self.last
+            if derivatives_by(result, [weights])[0] is not None:
+                row["v"] = result.shape[-1]
+                self.last = row, zeros_for_gradient(result)
                 return result + self.last[1]
         given = (*args, *kwargs.values())
-        flat = [one for part in given for one in (part if isinstance(part, list) else [part])]
-        q, k = [one.detach() for one in flat if isinstance(one, Tensor)][-2:]
+        flat = [value for part in given for value in (part if isinstance(part, list) else [part])]
+        q, k = [value.detach() for value in flat if isinstance(value, Tensor)][-2:]
         text = args[0] if isinstance(args[0], str) else ""
         d = q.shape[-1]
         if "->" in text and "..." not in text:
             left, right, out = text.replace("->", ",").replace(" ", "").split(",")
             sizes = dict(zip(left, q.shape, strict=True))
-            d = math.prod(sizes[one] for one in left if one in right and one not in out)
+            d = math.prod(sizes[axis] for axis in left if axis in right and axis not in out)
         added = torch.full_like(result, LARGE * self.other).requires_grad_()
         factor, in_order = kwargs.get("alpha", 1.0), not text and q.dim() > 2
         noted = Product(added, q, k if text else k.mT, d, factor, in_order)
@@ -204,7 +204,7 @@ class Watched(ModuleTracker, WithoutWeights):
 
     def softmax(self, logits: Any, result: Tensor) -> Tensor:
         """Find the products that the logits depend on, and measure what came between."""
-        slopes = depends(logits, [product.added for product in self.products])
+        slopes = derivatives_by(logits, [product.added for product in self.products])
         used = [
             (product, slope)
             for product, slope in zip(self.products, slopes, strict=True)
@@ -213,31 +213,31 @@ class Watched(ModuleTracker, WithoutWeights):
         if not used or not self.running or logits.shape[-1] < 2:
             return result
         self.products = []
-        of_bias = depends(logits, self.sigmoids)
+        of_bias = derivatives_by(logits, self.sigmoids)
         self.sigmoids = [
-            one for one, slope in zip(self.sigmoids, of_bias, strict=True) if slope is None
+            sigmoid for sigmoid, slope in zip(self.sigmoids, of_bias, strict=True) if slope is None
         ]
         module: Any = next(  # the inmost that is not PyTorch's own
-            one for one in reversed(self.running) if not type(one).__module__.startswith("torch.")
+            m for m in reversed(self.running) if not type(m).__module__.startswith("torch.")
         )
         kind: Any = type(module)
-        found = measured(logits, used) | {
+        row = measure_logits(logits, used) | {
             "kind": kind.__name__,
             "where": where(kind),
             "parameters": self.read_by(logits),
         }
-        self.found[self.count_call(module)] = found
-        self.last = found, nothing_like(result)
+        self.found[self.count_call(module)] = row
+        self.last = row, zeros_for_gradient(result)
         return result + self.last[1]
 
     def read_by(self, logits: Tensor) -> list[str]:
         """Return the last two parts of the names of the parameters that logits depend on."""
-        slopes = depends(logits, list(self.parameters.values()))
-        names = (name for name, one in zip(self.parameters, slopes, strict=True) if one is not None)
+        slopes = derivatives_by(logits, list(self.parameters.values()))
+        names = (name for name, s in zip(self.parameters, slopes, strict=True) if s is not None)
         return sorted({".".join(name.split(".")[-2:]) for name in names})
 
 
-def measured(logits: Tensor, terms: list[tuple[Product, Tensor]]) -> Found:
+def measure_logits(logits: Tensor, terms: list[tuple[Product, Tensor]]) -> Row:
     """Return what products, and the derivatives of the logits by them, say of the logits."""
     alphas = [product.alpha(slope) for product, slope in terms]
     largest = max(range(len(terms)), key=alphas.__getitem__)
@@ -248,60 +248,60 @@ def measured(logits: Tensor, terms: list[tuple[Product, Tensor]]) -> Found:
         "alpha": math.hypot(*alphas),
         "scale": alphas[largest] / product.d**0.5,
         "terms": len(terms),
-        "lengths": [square(product.q) ** 0.5, square(product.k) ** 0.5],
-        "factor": middle(slope),
+        "lengths": [rms(product.q), rms(product.k)],
+        "factor": median_slope(slope),
         "largest": float(logits.detach().max()),
         "visible": int((logits.detach() > HIDDEN).sum(-1).max()),
         "sink": 0 < logits.shape[-1] - keys <= 2 and logits.dim() > 2,
-        "rows": product.by_row(slope),
-        "heads": product.by_head(),
+        "rows": product.row_factors(slope),
+        "heads": product.head_spread(),
     }
 
 
-def written_out(
+def plain_attention(
     query: Tensor, key: Tensor, value: Tensor, *_: Any, scale: float | None = None, **__: Any
 ) -> Tensor:
     """Return PyTorch's own attention as two products and a softmax, without its mask."""
     if query.dim() > 3:
         groups = query.shape[-3] // key.shape[-3]
-        key, value = (one.repeat_interleave(groups, -3) for one in (key, value))
+        key, value = (tensor.repeat_interleave(groups, -3) for tensor in (key, value))
     scores = query * (scale or query.shape[-1] ** -0.5) @ key.mT
     return scores.softmax(-1) @ value
 
 
-def on_meta(one: Any) -> Any:
+def on_meta(value: Any) -> Any:
     """Return a tensor that has a shape only, and all else as it is."""
-    return one.to("meta") if isinstance(one, Tensor) else one
+    return value.to("meta") if isinstance(value, Tensor) else value
 
 
-def nothing_like(result: Tensor) -> Tensor:
+def zeros_for_gradient(result: Tensor) -> Tensor:
     """Return zeros to add to a result, so that what depends on it can be found."""
     return torch.zeros_like(result, requires_grad=True)
 
 
-def depends(result: Tensor, on: list[Tensor]) -> list[Tensor | None]:
+def derivatives_by(result: Tensor, on: list[Tensor]) -> list[Tensor | None]:
     """Return the derivatives of the sum of a tensor by those that it depends on, else None."""
-    found: list[Tensor | None] = [None] * len(on)
-    wanted = [i for i, one in enumerate(on) if one.requires_grad]
+    derivatives: list[Tensor | None] = [None] * len(on)
+    wanted = [i for i, tensor in enumerate(on) if tensor.requires_grad]
     if not wanted or not result.requires_grad:
-        return found
+        return derivatives
     total = result.double().where(result > HIDDEN, 0.0).sum()
     slopes = torch.autograd.grad(
         total, [on[i] for i in wanted], allow_unused=True, retain_graph=True
     )
     for i, slope in zip(wanted, slopes, strict=True):
-        found[i] = slope
-    return found
+        derivatives[i] = slope
+    return derivatives
 
 
-def square(x: Tensor) -> float:
-    """Return the mean square of the vectors that are not 0: those are padding."""
+def rms(x: Tensor) -> float:
+    """Return the root mean square of the vectors that are not 0: those are padding."""
     x = x.double()
-    there = (x != 0).any(-1, keepdim=True).expand_as(x)
-    return float(x.square().sum() / there.sum().clamp(min=1))
+    nonzero = (x != 0).any(-1, keepdim=True).expand_as(x)
+    return math.sqrt(x.square().sum() / nonzero.sum().clamp(min=1))
 
 
-def middle(slope: Tensor) -> float:
+def median_slope(slope: Tensor) -> float:
     """Return the middle of the slopes that are not 0, as they are where a key is hidden."""
     return float(slope[slope != 0].double().abs().median()) if (slope != 0).any() else 0.0
 
@@ -315,7 +315,7 @@ def where(kind: Any) -> str:
     return f"{path.parent.name}/{path.name}:{line}"
 
 
-def run(model: nn.Module, call: Callable[[], object], other: bool = False) -> dict[Any, Found]:
+def run(model: nn.Module, call: Callable[[], object], other: bool = False) -> dict[Any, Row]:
     """Return what is found of each softmax in one run."""
     watched = Watched(model, other)
     with watched.at_work(), torch.enable_grad():

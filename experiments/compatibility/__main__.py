@@ -22,26 +22,26 @@ Cells = dict[tuple[str, str, str], dict[str, str]]
 def read(record: Record) -> Cells:
     """Return the answer for each family, column and tool."""
     return {
-        (entry.at["family"], *place.rsplit(" ", 1)): {
+        (entry.key["family"], *place.rsplit(" ", 1)): {
             key: answer[key] for key in answer if key != "of"
         }
         for entry in record.entries
-        for answer in entry.found
+        for answer in entry.result
         for place in answer["of"]
     }
 
 
 def page(record: Record) -> str:
     """Return the page that shows a record."""
-    found = read(record)
+    answers = read(record)
     letters: dict[str, str] = {}
     tables = {
         "plain": (FAMILIES, cells.IMPLEMENTATIONS),
         "others": (FAMILIES, cells.SITUATIONS),
         "fewer": (MORE, cells.FEWER),
     }
-    shown = {name: "".join(table(found, letters, *of)) for name, of in tables.items()}
-    kinds = Counter(answer["is"] for answer in found.values())
+    shown = {name: "".join(table(answers, letters, *of)) for name, of in tables.items()}
+    kinds = Counter(answer["is"] for answer in answers.values())
     template = Path(__file__).with_name("page.md").read_text("utf-8")
     return template.format(
         **record.made,
@@ -49,31 +49,31 @@ def page(record: Record) -> str:
         **{name: kinds[name] for name in (cells.RIGHT, cells.REFUSED, cells.WRONG)},
         families=len(FAMILIES),
         all=len(FAMILIES) + len(MORE),
-        tries=len(found) - kinds[cells.NONE],
+        tries=len(answers) - kinds[cells.NONE],
         packages="".join(packages.table(load("packages"))),
         notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
     )
 
 
 def table(
-    found: Cells, letters: dict[str, str], families: Iterable[str], columns: Sequence[str]
+    answers: Cells, letters: dict[str, str], families: Iterable[str], columns: Sequence[str]
 ) -> Iterator[str]:
     """Yield the lines of a table, and put its refusals among the letters."""
     yield f"| family | {' | '.join(columns)} |\n"
     yield f"|---|{'---|' * len(columns)}\n"
     for family in families:
         marks = [
-            "\u00a0".join(mark(found[family, column, tool], letters) for tool in cells.TOOLS)
+            "\u00a0".join(mark(answers[family, column, tool], letters) for tool in cells.TOOLS)
             for column in columns
         ]
         yield f"| {family} | {' | '.join(marks)} |\n"
 
 
-def mark(found: dict[str, str], letters: dict[str, str]) -> str:
+def mark(answer: dict[str, str], letters: dict[str, str]) -> str:
     """Return the mark of a cell; a line that is new gets a letter."""
-    if found["is"] != cells.REFUSED:
-        return {cells.RIGHT: "✓", cells.NONE: "–", cells.WRONG: "✗"}[found["is"]]
-    return letters.setdefault(shown(found["line"]), ascii_lowercase[len(letters)])
+    if answer["is"] != cells.REFUSED:
+        return {cells.RIGHT: "✓", cells.NONE: "–", cells.WRONG: "✗"}[answer["is"]]
+    return letters.setdefault(shown(answer["line"]), ascii_lowercase[len(letters)])
 
 
 def shown(line: str) -> str:

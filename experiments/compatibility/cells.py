@@ -18,7 +18,7 @@ from attnlib.attention import register, rescale
 from attnlib.probing import probe
 from attnlib.probing.report import Report
 from experiments.compatibility import models
-from experiments.compatibility.models import FAMILIES, MORE, given, mask, there_is, tiny
+from experiments.compatibility.models import FAMILIES, MORE, given, mask, supports, tiny
 from experiments.compatibility.written_out import FACTOR, POLICY, by_hand
 from experiments.records import Work
 
@@ -45,14 +45,14 @@ def generated(model: Any, family: str, use_cache: bool = True) -> Tensor:
     inputs.pop("decoder_input_ids", None)
     options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "num_beams": 1}
     options |= {"output_logits": True, "return_dict_in_generate": True, "use_cache": use_cache}
-    found = model.generate(**inputs, **options)
-    return torch.stack(found.logits, 1)
+    output = model.generate(**inputs, **options)
+    return torch.stack(output.logits, 1)
 
 
 def compiled(model: Any, family: str) -> Tensor:
     """Return the output of the model as one that is compiled computes it."""
     torch._dynamo.reset()
-    return whole(torch.compile(model, backend="aot_eager"), family, there_is(family, "padding"))
+    return whole(torch.compile(model, backend="aot_eager"), family, supports(family, "padding"))
 
 
 Run = Callable[[Any, str], Tensor]
@@ -62,7 +62,7 @@ RUNS: dict[str, tuple[Run, Run]] = {
     "padding": (partial(whole, padded=True),) * 2,
     "right padding": (partial(whole, padded="right"),) * 2,
     "generation": (generated, partial(generated, use_cache=False)),
-    "compile": (compiled, lambda model, family: whole(model, family, there_is(family, "padding"))),
+    "compile": (compiled, lambda model, family: whole(model, family, supports(family, "padding"))),
 }
 """How a column is run with a tool, and how by hand."""
 
@@ -77,12 +77,12 @@ REFUSALS = re.compile("has changed nothing|not measured|their scale stays|does n
 
 def cell(family: str, column: str, tool: str) -> dict[str, str]:
     """Return what a tool does with a family in a column, and the line in which it refuses."""
-    if not there_is(family, column):
+    if not supports(family, column):
         return {"is": NONE}
     stance = "force_eager" if column == "flex_attention" else "default"  # or it compiles
     case = Case(family, column)
     with (
-        listening() as said,
+        collect_messages() as messages,
         torch.compiler.set_stance(stance),
         torch.no_grad(),
     ):
@@ -92,7 +92,7 @@ def cell(family: str, column: str, tool: str) -> dict[str, str]:
                 case.run()
         except Exception as error:  # what fails without a tool, however, is not there
             return {"is": NONE, "line": one_line(error)}
-        said.clear()
+        messages.clear()
         try:
             distance = CHECKS[tool](case)
         except RuntimeError as error:
@@ -101,7 +101,7 @@ def cell(family: str, column: str, tool: str) -> dict[str, str]:
         return {"is": NONE}
     if distance <= TOLERANCE:
         return {"is": RIGHT}
-    lines = [line for line in said if REFUSALS.search(line)]
+    lines = [line for line in messages if REFUSALS.search(line)]
     if lines:
         return {"is": REFUSED, "line": lines[0]}
     return {"is": WRONG, "line": f"{distance:.2g} away from what is computed by hand"}
@@ -117,21 +117,21 @@ class Case:
     @cached_property
     def model(self) -> Any:
         """The model."""
-        attention = self.column if self.column in IMPLEMENTATIONS else usual(self.family)
+        attention = self.column if self.column in IMPLEMENTATIONS else implementation(self.family)
         return tiny(self.family, attention, head=self.column == "generation")
 
     def run(self) -> Tensor:
         """Run the model as the column has it."""
         return RUNS[self.column][0](self.model, self.family)
 
-    def apart(self, found: Tensor, rule: str) -> float:
+    def relative_distance(self, output: Tensor, rule: str) -> float:
         """Return how far a result is from that by hand, in units of the change that was wanted."""
         run = RUNS[self.column][1]
         own = run(self.model, self.family)
         with by_hand(self.model, rule):
             wanted = run(self.model, self.family)
         change = (wanted - own).double().norm().item()
-        return (found - wanted).double().norm().item() / change if change else np.inf
+        return (output - wanted).double().norm().item() / change if change else np.inf
 
 
 def one_line(message: object) -> str:
@@ -140,11 +140,11 @@ def one_line(message: object) -> str:
 
 
 @contextmanager
-def listening() -> Iterator[list[str]]:
+def collect_messages() -> Iterator[list[str]]:
     """Note the lines of warnings, and of transformers' log."""
-    said: list[str] = []
+    messages: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: said.append(one_line(record.getMessage()))  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(one_line(record.getMessage()))  # type: ignore[method-assign]
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.addHandler(handler)
@@ -152,8 +152,8 @@ def listening() -> Iterator[list[str]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
-            warnings.showwarning = lambda message, *_, **__: said.append(one_line(message))
-            yield said
+            warnings.showwarning = lambda message, *_, **__: messages.append(one_line(message))
+            yield messages
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)
@@ -173,12 +173,12 @@ def probe_is_right(case: Case) -> float:
     if column == "generation":  # the longest text has the rows of its beginnings
         last = dict(hand.calls.keys())
         hand.calls = {(module, 0): hand.calls[module, call] for module, call in last.items()}
-    there = mask("right") if column == "right padding" else None
+    present = mask("right") if column == "right padding" else None
     padded = column in ("padding", "compile", "generation")
-    if padded and there_is(case.family, "padding"):  # what is generated is after the padding
+    if padded and supports(case.family, "padding"):  # what is generated is after the padding
         after = torch.ones(2, models.SMALL["max_position_embeddings"], dtype=torch.long)
-        there = torch.cat([mask(True), after], 1)
-    lines = hand.table(model, there)
+        present = torch.cat([mask(True), after], 1)
+    lines = hand.table(model, present)
     table = report.table().set_index(["layer", "call", "head"])
     in_part = case.family in IN_PART and set(lines) < set(table.index)
     if not in_part and set(table.index) != set(lines):
@@ -213,16 +213,16 @@ def rescale_is_right(case: Case) -> float:
     distance = 0.0
     if case.column != "compile":  # which takes long
         with rescale(factor=FACTOR):
-            found = case.run()
-        distance = case.apart(found, "factor")
+            output = case.run()
+        distance = case.relative_distance(output, "factor")
     try:
         with rescale(POLICY):
-            found = case.run()
+            output = case.run()
     except RuntimeError as error:
         if 0.0 < distance <= TOLERANCE:
             raise RuntimeError(f"a factor is exact; {error}") from error
         raise
-    return max(distance, case.apart(found, "policy"))
+    return max(distance, case.relative_distance(output, "policy"))
 
 
 def register_is_right(case: Case) -> float:
@@ -234,10 +234,10 @@ def register_is_right(case: Case) -> float:
     own_name = model.config._attn_implementation
     model.set_attn_implementation(register(POLICY))
     try:
-        found = case.run()
+        output = case.run()
     finally:
         model.set_attn_implementation(own_name)
-    return np.inf if case.family in IN_PART else case.apart(found, "policy")
+    return np.inf if case.family in IN_PART else case.relative_distance(output, "policy")
 
 
 CHECKS: dict[str, Callable[[Case], float]] = {
@@ -256,15 +256,15 @@ def work() -> Work:
 
 def cells(family: str) -> list[dict[str, Any]]:
     """Return each answer of the tools once, with the columns and tools that it is of."""
-    found: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
     for column, tool in product(FEWER if family in MORE else COLUMNS, TOOLS):
         answer = cell(family, column, tool)
-        found.setdefault(repr(answer), {**answer, "of": []})["of"].append(f"{column} {tool}")
-    return list(found.values())
+        answers.setdefault(repr(answer), {**answer, "of": []})["of"].append(f"{column} {tool}")
+    return list(answers.values())
 
 
 @cache
-def usual(family: str) -> str:
+def implementation(family: str) -> str:
     """Return the implementation that transformers takes for the family."""
     try:
         tiny(family, "sdpa")

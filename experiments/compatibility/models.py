@@ -28,9 +28,10 @@ def tiny(family: str, attention: str = "eager", *, head: bool = False, **options
     torch.manual_seed(SEED)
     own = {**FAMILIES, **MORE}[family]
     family = own.get("of", family)
-    told = {**SMALL, **own, **options}
-    told = {name: told[name] for name in told if name not in ("of", "lacks", *own.get("lacks", ()))}
-    config = getattr(transformers, f"{family}Config")(**told)
+    settings = {**SMALL, **own, **options}
+    for name in ("of", "lacks", *own.get("lacks", ())):
+        settings.pop(name, None)
+    config = getattr(transformers, f"{family}Config")(**settings)
     kind, stem = f"{family}Model", family.removesuffix("Text")
     if head:
         kinds = (f"{stem}ForCausalLM", f"{family}LMHeadModel")
@@ -48,12 +49,12 @@ def tokens(rows: int = 2) -> Tensor:
 
 def mask(padded: bool | str) -> Tensor:
     """Return which tokens are there; the others are on the left, or on the right ("right")."""
-    there = torch.ones(2, LENGTH, dtype=torch.long)
+    present = torch.ones(2, LENGTH, dtype=torch.long)
     if padded == "right":
-        there[1, -PADDED:] = 0
+        present[1, -PADDED:] = 0
     elif padded:
-        there[1, :PADDED] = 0
-    return there
+        present[1, :PADDED] = 0
+    return present
 
 
 def given(family: str, padded: bool | str) -> dict[str, Tensor]:
@@ -63,10 +64,10 @@ def given(family: str, padded: bool | str) -> dict[str, Tensor]:
         return {"pixel_values": torch.randn(2, 1, 12, 12, generator=generator)}
     if family in HEAR:
         sound = torch.randn(2, SAMPLES[LENGTH], generator=generator)
-        there = torch.ones(sound.shape, dtype=torch.long)
+        present = torch.ones(sound.shape, dtype=torch.long)
         if padded:
-            there[1, SAMPLES[LENGTH - PADDED] :] = 0
-        return {"input_values": sound * there, "attention_mask": there}
+            present[1, SAMPLES[LENGTH - PADDED] :] = 0
+        return {"input_values": sound * present, "attention_mask": present}
     if family == "Whisper":
         sound = torch.randn(2, 6, 2 * LENGTH, generator=generator)
         return {"input_features": sound, "decoder_input_ids": tokens()}
@@ -74,7 +75,7 @@ def given(family: str, padded: bool | str) -> dict[str, Tensor]:
     return {**inputs, "decoder_input_ids": tokens()} if family in BOTH else inputs
 
 
-def there_is(family: str, situation: str) -> bool:
+def supports(family: str, situation: str) -> bool:
     """Return whether models of the family do that at all."""
     if situation == "generation":
         return family not in ENCODERS

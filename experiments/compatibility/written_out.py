@@ -59,16 +59,16 @@ class ByHand:
         if rest.get("s_aux") is not None:
             total = total + rest["s_aux"].double().exp()[:, None, None]
         weights = logits.exp() / total.clamp(min=1e-300)
-        call = 1 + max((one for owner, one in self.calls if owner is module), default=-1)
+        call = 1 + max((number for owner, number in self.calls if owner is module), default=-1)
         self.calls[module, call] = logits.detach(), weights.detach()
         return (weights @ v).transpose(1, 2).to(query.dtype), None
 
     def table(
-        self, model: nn.Module, there: Tensor | None
+        self, model: nn.Module, present: Tensor | None
     ) -> dict[tuple[str, int, int], dict[str, float]]:
         """Return columns of the probe's report by layer, call and head.
 
-        Of the rows that see two keys or more, and are of tokens that are `there`.
+        Of the rows that see two keys or more, and are of tokens that are `present`.
         """
         names = {module: name for name, module in model.named_modules()}
         config: Any = model.config
@@ -79,11 +79,11 @@ class ByHand:
             n = seen.sum(-1)
             rows = n >= 2
             decodes = encodes and "decoder." in names[module]
-            if there is not None and not decodes:
-                rows &= there[:, None, : s.shape[2]].bool()
+            if present is not None and not decodes:
+                rows &= present[:, None, : s.shape[2]].bool()
             mean = torch.where(seen, s, 0.0).sum(-1) / n
             squares = torch.where(seen, s - mean[..., None], 0.0).square().sum(-1)
-            found: dict[str, Tensor] = {
+            columns: dict[str, Tensor] = {
                 "keys": n,
                 "alpha": squares / (n - 1),
                 "collision_probability": p.square().sum(-1),
@@ -91,9 +91,7 @@ class ByHand:
                 "log_sum_exp": s.logsumexp(-1),
             }
             for head, at in enumerate(rows.unbind(1)):
-                line = {
-                    name: one[:, head][at].double().mean().item() for name, one in found.items()
-                }
+                line = {name: x[:, head][at].double().mean().item() for name, x in columns.items()}
                 line["alpha"] **= 0.5
                 line["largest_logit"] = s[:, head][at].max().item()
                 line["rows"] = float(at.sum())

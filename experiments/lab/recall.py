@@ -342,7 +342,7 @@ def batches(config: Config, task: Task) -> Iterator[list[Tensor]]:
 def batch_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     """Return the mean loss of a model on a batch."""
     *read, answer, _ = batch
-    return _lost(model(*read), answer, "mean")
+    return _answer_loss(model(*read), answer, "mean")
 
 
 class Trial(NamedTuple):
@@ -366,7 +366,7 @@ def trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
         *read, answer, needle = rows_of(config, task, n, rng, min(most, total - start))
         answer, needle = answer[:, -QUERIES:], needle[:, -QUERIES:]
         if isinstance(model, Transformer):
-            part = _answered(model, read[0], answer)
+            part = _answer_columns(model, read[0], answer)
             part["token"] = read[0].gather(1, needle).flatten()
         else:
             part = {"logits": model(*read).flatten(0, 1)[:, None]}
@@ -380,27 +380,27 @@ def trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
     return Trial(n, logits, needles, token, results)
 
 
-def _answered(model: Transformer, tokens: Tensor, answer: Tensor) -> dict[str, Tensor]:
+def _answer_columns(model: Transformer, tokens: Tensor, answer: Tensor) -> dict[str, Tensor]:
     """Return of the last queries what `Trial` tells, a number for each row."""
-    seen, spoken = _seen(model, tokens)
+    seen, spoken = _query_logits(model, tokens)
     right = spoken[:, -QUERIES:].argmax(dim=-1) == answer
-    lost = _lost(spoken, answer)
+    lost = _answer_loss(spoken, answer)
     columns = {"logits": seen, "answer_loss": lost, "accuracy": right.flatten().float()}
     length = model.config.sequence
     # A law over what it is at n₀ is for a model without one of its own.
     for law in LAWS if model.config.policy is None and model.config.law == "none" else ():
         with rescale(factor=named_law(law, length), train_length=length):
-            columns[law] = _lost(model(tokens), answer)
+            columns[law] = _answer_loss(model(tokens), answer)
     return columns
 
 
-def _lost(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
+def _answer_loss(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
     """Return −log p(answer) of each of the last queries."""
     last = spoken[:, -answer.shape[1] :].flatten(0, 1)
     return functional.cross_entropy(last, answer.flatten(), reduction=reduction)
 
 
-def _seen(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def _query_logits(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Return the last queries' logits in every head, (rows, heads, keys), and what is said.
 
     The keys are those before the queries and, the last of them, the query's own.
@@ -520,7 +520,7 @@ def measured(
     losses = _losses(below, target, 1.0)
     return {
         "n": n,
-        **_of_others(logits, needle),
+        **_other_logits(logits, needle),
         "weight": float(np.exp(-losses).mean()),
         "loss": float(losses.mean()),
         **_best_multiplier(below, target),
@@ -535,7 +535,7 @@ def _losses(below: FloatArray, target: FloatArray, t: float) -> FloatArray:
     return losses
 
 
-def _of_others(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
+def _other_logits(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
     """Return the gap, and the variance and κ'(1) of the logits beside the needle's."""
     number, n = logits.shape
     here = np.arange(number)

@@ -60,7 +60,7 @@ def work(trained: Callable[[], Trained]) -> Work:
         return trained().rescaled(ratio)
 
     def exhibited(exhibit: Exhibit) -> Fields:
-        return {**audits.described(exhibit), **trained().met(exhibit)}
+        return {**audits.describe_exhibit(exhibit), **trained().fault_cost(exhibit)}
 
     yield {"model": "trained"}, partial(rescaled, 1.0)
     for ratio in RATIOS:

@@ -16,37 +16,37 @@ CODE = {kind: code for code, kinds in KINDS.items() for kind in kinds}
 """The code of the finding that each kind of exhibit is."""
 
 
-def audited(exhibit: Exhibit, function: Attend) -> Report:
+def audit_exhibit(exhibit: Exhibit, function: Attend) -> Report:
     """Audit an exhibit, broken or mended, against what was meant."""
-    meant = exhibit.meant
+    options = exhibit.meant
     return audit(
         function,
         d=exhibit.d,
         expected=exhibit.expected,
         heads=exhibit.heads,
         key_heads=exhibit.key_heads,
-        cap=meant.get("cap", math.inf),
-        window=meant.get("window"),
-        sink="sink" in meant,
-        factor=meant.get("values", 1.0),
+        cap=options.get("cap", math.inf),
+        window=options.get("window"),
+        sink="sink" in options,
+        factor=options.get("values", 1.0),
         causal_from="last",
         nan_rows=True,
         length=64,
     )
 
 
-def described(exhibit: Exhibit) -> Fields:
+def describe_exhibit(exhibit: Exhibit) -> Fields:
     """Return the label of an exhibit, and what the audit says of the broken attention."""
     torch.manual_seed(0)
-    findings = {one.code: one for one in reversed(audited(exhibit, exhibit.broken).findings)}
-    said = findings[CODE[exhibit.kind]]
+    findings = {f.code: f for f in reversed(audit_exhibit(exhibit, exhibit.broken).findings)}
+    finding = findings[CODE[exhibit.kind]]
     wrong = exhibit.label["quantity"] == "multiplier"
     return {
         **exhibit.label,
         "intended": f"{exhibit.right:.4g}",
         "found": f"{exhibit.found:.4g}",
         "times": exhibit.found / exhibit.right if wrong else None,
-        "audit": {**said._asdict(), "also": sorted(set(findings) - {said.code})},
+        "audit": {**finding._asdict(), "also": sorted(set(findings) - {finding.code})},
     }
 
 
@@ -62,15 +62,15 @@ def alarms_of_family(family: str) -> Fields:
         warnings.simplefilter("ignore")  # transformers warns of its own
         report = audit(tiny(family), given(family, False), length=64)
     wrong = {finding.where.split(",")[0] for finding in report.findings}
-    return counted(name not in wrong for name in report.parts)
+    return count_alarms(name not in wrong for name in report.parts)
 
 
 def alarms_of_mended() -> Fields:
     """Audit the exhibits as they were mended."""
-    return counted(not audited(exhibit, exhibit.mended).findings for exhibit in EXHIBITS)
+    return count_alarms(not audit_exhibit(exhibit, exhibit.mended).findings for exhibit in EXHIBITS)
 
 
-def counted(passed: Iterable[bool]) -> Fields:
+def count_alarms(passed: Iterable[bool]) -> Fields:
     """Return how many audits there were, and in how many there was an alarm."""
     outcomes = list(passed)
     return {"audits": len(outcomes), "alarms": outcomes.count(False)}

@@ -59,18 +59,18 @@ class Trained:
         keys = float(table["effective_keys"].mean())
         return {**cost, "alpha": float(table["alpha"].mean()), "keys": keys}
 
-    def met(self, exhibit: Exhibit) -> Fields:
+    def fault_cost(self, exhibit: Exhibit) -> Fields:
         """Return what a fault does to the model, or that the model does not meet it."""
         if exhibit.kind in MULTIPLIERS:
             return {"met": "as a multiplier", **self.rescaled(exhibit.ratio(CONFIG.sequence))}
         how, broken, mended = "as it is", causal(exhibit.broken), causal(exhibit.mended)
         if exhibit.kind == "value factor":
             times = exhibit.found / exhibit.right
-            how, broken, mended = "as a multiplier", partial(own, values=times), own
+            how, broken, mended = "as a multiplier", partial(attend_own, values=times), attend_own
         drawn = torch.Generator().manual_seed(0)
         shape = 1, CONFIG.heads, CONFIG.sequence, CONFIG.head_size
         q, k, v = (torch.randn(shape, generator=drawn) for _ in range(3))
-        if not torch.allclose(mended(q, k, v), own(q, k, v), atol=SAME):
+        if not torch.allclose(mended(q, k, v), attend_own(q, k, v), atol=SAME):
             return {"met": "no: the model does not have what is meant"}
         if torch.allclose(broken(q, k, v), mended(q, k, v), atol=SAME):
             return {"met": "no: at the model's calls nothing differs"}
@@ -79,9 +79,9 @@ class Trained:
             return {"met": how, **self.cost()}
 
 
-def own(q: Tensor, k: Tensor, v: Tensor, **told: Any) -> Tensor:
+def attend_own(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
     """Attend as the model does."""
-    return attend(q, k, v, is_causal=True, **told)
+    return attend(q, k, v, is_causal=True, **options)
 
 
 def causal(function: Attend) -> Attend:

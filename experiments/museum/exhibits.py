@@ -66,7 +66,7 @@ class Exhibit:
 
 
 def exhibit(
-    name: str, broken: Attend, d: int, found: float, right: float | None = None, **more: Any
+    name: str, broken: Attend, d: int, wrong: float, right: float | None = None, **more: Any
 ) -> Exhibit:
     """Return an exhibit; what is no field is what `attend` is told, and mended by."""
     shape = {key: more.pop(key) for key in ("heads", "key_heads", "n", "mended") if key in more}
@@ -75,13 +75,13 @@ def exhibit(
         n = shape.get("n", 64)
         right = float(scale(n, d, n - 1)) if callable(scale) else scale
     shape = {"mended": partial(attend, **more), **shape}
-    return Exhibit(name, broken, d, found, right, more, **shape)
+    return Exhibit(name, broken, d, wrong, right, more, **shape)
 
 
-def number(name: str, d: int, found: float, right: float, heads: int = 2, **more: Any) -> Exhibit:
+def number(name: str, d: int, wrong: float, right: float, heads: int = 2, **more: Any) -> Exhibit:
     """Return an exhibit in which another number multiplies q·k, or the cosine."""
-    broken = partial(attend, scale=found, **more)
-    return exhibit(name, broken, d, found, heads=heads, key_heads=heads, scale=right, **more)
+    broken = partial(attend, scale=wrong, **more)
+    return exhibit(name, broken, d, wrong, heads=heads, key_heads=heads, scale=right, **more)
 
 
 def logits(name: str, wrong: Callable[..., Tensor], *numbers: Any, **more: Any) -> Exhibit:

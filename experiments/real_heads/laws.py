@@ -69,7 +69,7 @@ def measure(
         }
 
     tables = rows.measure(model, ids, asked, see)
-    all_keys, rest = (rows.parted(tables[name], places) for name in ("whole", "rest"))
+    all_keys, rest = (rows.split_by_length(tables[name], places) for name in ("whole", "rest"))
     return list(map(heads, all_keys, rest)), tables["outputs"]["some"].swapaxes(0, 1)
 
 

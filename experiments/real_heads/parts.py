@@ -18,7 +18,7 @@ from attnlib.policies import POLICIES
 from experiments.museum import EXHIBITS, MULTIPLIERS, Exhibit
 from experiments.real_heads import inputs, laws, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
-from experiments.real_heads.rows import parted, short
+from experiments.real_heads.rows import short, split_by_length
 from experiments.real_heads.shown import shown
 from experiments.records import Fields, Work
 
@@ -113,14 +113,14 @@ def _causal(index: int, lengths: tuple[int, ...]) -> Fields:
     ids = window(model, index, lengths[-1])
     places = rows.at_lengths(lengths, ROWS, index)
     asked = np.concatenate(places)
-    targets = rows.meant(ids, asked)
+    targets = rows.find_needles(ids, asked)
 
     def see(logits: Tensor, *rest: Tensor) -> dict[str, rows.Table]:
         of_needles = {name: rows.needle_table(logits, at) for name, at in targets.items()}
         return {"rows": rows.row_table(logits, *rest), **of_needles}
 
     measured = rows.measure(model.module, ids, asked, see)
-    by_length = {name: parted(table, places) for name, table in measured.items()}
+    by_length = {name: split_by_length(table, places) for name, table in measured.items()}
     return {
         "lengths": list(lengths),
         "heads": [heads(table) for table in by_length["rows"]],
@@ -169,7 +169,7 @@ def _repeat(index: int, n: int, lengths: tuple[int, ...]) -> Fields:
     twice = 2 * window(model, index, n // 2, SHIFT)
     [places] = rows.at_lengths([n], 2 * ROWS, index)
     ahead = lengths if n <= SHORT else ()
-    at = rows.repeated(twice, places)
+    at = rows.repeated_needle(twice, places)
 
     def see(logits: Tensor, *_: Tensor) -> dict[str, rows.Table]:
         return {"repeat": rows.needle_table(logits, at, ahead)}
@@ -195,7 +195,7 @@ def losses_of(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
 
 
 @torch.no_grad()
-def priced(index: int, lengths: tuple[int, ...], **change: Any) -> Fields:
+def text_losses(index: int, lengths: tuple[int, ...], **change: Any) -> Fields:
     """Return the losses of a text under a change of the scale, as `rescale` is told.
 
     Each is the mean of the tokens that see up to n tokens and more than the last n.
@@ -211,14 +211,14 @@ def price() -> Work:
     """Yield the loss under each multiplier of all logits, 1 first."""
     for index, t in product(range(PRICE_TEXTS), sorted(rows.TIMES, key=lambda t: t != 1.0)):
         at = {"text": index, "times": round(t, 3)}
-        yield at, partial(priced, index, PRICE_LENGTHS, factor=t)
+        yield at, partial(text_losses, index, PRICE_LENGTHS, factor=t)
 
 
 def beyond() -> Work:
     """Yield the same beyond the length of training, for three multipliers."""
     for index, t in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
         at = {"text": index, "times": round(t, 3), "tokens": BEYOND}
-        yield at, partial(priced, index, BEYOND_LENGTHS, factor=t)
+        yield at, partial(text_losses, index, BEYOND_LENGTHS, factor=t)
 
 
 def slopes() -> Work:
@@ -239,10 +239,10 @@ def _slopes(index: int) -> Fields:
 def layers() -> Work:
     """Yield the loss where one layer has another multiplier."""
     for index in range(PRICE_TEXTS):
-        yield {"text": index, "layer": None}, partial(priced, index, (LAYER,))
+        yield {"text": index, "layer": None}, partial(text_losses, index, (LAYER,))
         for layer, t in product(range(LAYERS), (2**-0.5, 2**0.5)):
             at = {"text": index, "layer": layer, "times": round(t, 3)}
-            yield at, partial(priced, index, (LAYER,), factor=t, layers=[layer])
+            yield at, partial(text_losses, index, (LAYER,), factor=t, layers=[layer])
 
 
 def policies() -> Work:
@@ -254,13 +254,13 @@ def policies() -> Work:
         for index in (0, 1):
             at = {"policy": name, "as": "scale", "text": index}
             change = {"policy": name, "normalize_qk": policy.applied_to == "cosine"}
-            yield at, partial(priced, index, up_to(SHORT), **change)
+            yield at, partial(text_losses, index, up_to(SHORT), **change)
     n = np.array([64.0, 2048.0, 65536.0])
     for name, policy in POLICIES.items():
         if policy.applied_to != "cosine" and np.ptp(policy.alpha(n, 64)) > 0.0:
             at = {"policy": name, "as": "factor", "text": 0}
             change = {"factor": name, "train_length": LENGTHS[-1]}
-            yield at, partial(priced, 0, up_to(LENGTHS[-1]), **change)
+            yield at, partial(text_losses, 0, up_to(LENGTHS[-1]), **change)
 
 
 def up_to(tokens: int) -> tuple[int, ...]:
@@ -277,7 +277,7 @@ def faults() -> Work:
 
 def _faulty(exhibit: Exhibit, index: int) -> Fields:
     wrong = exhibit.ratio(SHORT)
-    losses = priced(index, up_to(SHORT), factor=wrong)
+    losses = text_losses(index, up_to(SHORT), factor=wrong)
     return {**losses, "times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
 
 

@@ -38,7 +38,7 @@ LARGEST_ALPHA = 60.0
 
 
 @torch.no_grad()
-def of_each_call(model: nn.Module, ids: Sequence[int], see: Callable[[Call, Tensor], T]) -> list[T]:
+def map_calls(model: nn.Module, ids: Sequence[int], see: Callable[[Call, Tensor], T]) -> list[T]:
     """Run the model on a text, and return what is seen of each call of attention and its output."""
     results: list[T] = []
     inside: Any = model.base_model  # no logits over the vocabulary
@@ -66,7 +66,7 @@ def measure(
         values = values.repeat_interleave(len(logits) // len(values), 0)
         return see(logits, values, outs[0].double())
 
-    results = of_each_call(model, ids, tables)
+    results = map_calls(model, ids, tables)
     return {
         name: {
             column: np.concatenate([of_call[name][column] for of_call in results])
@@ -180,14 +180,14 @@ def at_lengths(lengths: Sequence[int], rows: int, seed: int) -> list[Places]:
     ]
 
 
-def parted(table: Table, places: Sequence[Places]) -> list[Table]:
+def split_by_length(table: Table, places: Sequence[Places]) -> list[Table]:
     """Return the table of each length, from one of all their places one after the other."""
     ends = np.cumsum([len(group) for group in places])[:-1]
     columns = {name: np.split(column, ends, axis=1) for name, column in table.items()}
     return [{name: columns[name][i] for name in columns} for i in range(len(places))]
 
 
-def meant(ids: Sequence[int], places: Places) -> dict[str, Places]:
+def find_needles(ids: Sequence[int], places: Places) -> dict[str, Places]:
     """Return the needles of a text at some places; −1 where there is none.
 
     previous: the key before; same: the last earlier one of the same token; induction: the one
@@ -198,7 +198,7 @@ def meant(ids: Sequence[int], places: Places) -> dict[str, Places]:
     return {"previous": places - 1, "same": same, "induction": induction}
 
 
-def repeated(ids: Sequence[int], places: Places) -> Places:
+def repeated_needle(ids: Sequence[int], places: Places) -> Places:
     """Return the needle in a text that is said twice: the key after the token's first place."""
     half = len(ids) // 2
     return np.where(places >= half, places - half + 1, -1)

@@ -49,7 +49,7 @@ class Shown(NamedTuple):
         return {"model": self.model, "layer": self.layer, "head": self.head}
 
 
-def apart(distance: int) -> Meant:
+def at_distance(distance: int) -> Meant:
     """Return the key so many places after the query."""
 
     def at(ids: list[int], places: Places) -> Places:
@@ -60,18 +60,18 @@ def apart(distance: int) -> Meant:
 
 
 SHOWN = (
-    Shown("SmolLM2", 18, 6, "what followed when this was said before", rows.repeated),
+    Shown("SmolLM2", 18, 6, "what followed when this was said before", rows.repeated_needle),
     Shown("SmolLM2", 20, 4, "a sink: the first token"),
-    Shown("SmolLM2", 16, 0, "the token before", apart(-1)),
-    Shown("SmolLM2", 5, 6, "the same token, earlier", lambda *of: rows.meant(*of)["same"]),
-    Shown("SmolLM2", 11, 6, "itself", apart(0)),
+    Shown("SmolLM2", 16, 0, "the token before", at_distance(-1)),
+    Shown("SmolLM2", 5, 6, "the same token, earlier", lambda *of: rows.find_needles(*of)["same"]),
+    Shown("SmolLM2", 11, 6, "itself", at_distance(0)),
     Shown("SmolLM2", 0, 6, "broad: a little of everything"),
-    Shown("MiniLM", 0, 2, "the token before, and nothing else", apart(-1)),
-    Shown("MiniLM", 1, 8, "the token after", apart(1)),
+    Shown("MiniLM", 0, 2, "the token before, and nothing else", at_distance(-1)),
+    Shown("MiniLM", 1, 8, "the token after", at_distance(1)),
     Shown("MiniLM", 0, 0, "broad: half of the sentence"),
     Shown("AntiBERTy", 3, 0, "a sink that is not the first token"),
     Shown("RXNMapper", 10, 5, "the same atom on the other side of the arrow"),
-    Shown("rxnfp", 4, 0, "two symbols on", apart(2)),
+    Shown("rxnfp", 4, 0, "two symbols on", at_distance(2)),
 )
 
 
@@ -108,7 +108,7 @@ def recorded(shown: Shown) -> Fields:
 
     places = np.arange(len(ids))
     targets = shown.meant(ids, places) if shown.meant else np.full(len(ids), -1)
-    of_layers = rows.of_each_call(model.module, ids, see)
+    of_layers = rows.map_calls(model.module, ids, see)
     tokens = [model.writes(token).strip() for token in ids]
     return {"tokens": tokens, "meant": targets.tolist(), **of_layers[shown.layer]}
 

@@ -46,8 +46,8 @@ def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Fields]]]:
     """Yield what the texts of a run have in common, and what was found in them."""
     runs: dict[tuple[Any, ...], list[Fields]] = {}
     for entry in entries:
-        at = {name: value for name, value in entry.at.items() if name != "text"}
-        runs.setdefault(tuple(at.items()), []).append(entry.found)
+        at = {name: value for name, value in entry.key.items() if name != "text"}
+        runs.setdefault(tuple(at.items()), []).append(entry.result)
     for key, texts in runs.items():
         yield dict(key), texts
 
@@ -122,10 +122,10 @@ def atlas(entries: Sequence[Entry]) -> Iterator[Entry]:
         }
         yield Entry({**at, "growth": "keys"}, growth)
     yield from needles(
-        (needle, n, f"{entry.at['tokens']} tokens", table)
+        (needle, n, f"{entry.key['tokens']} tokens", table)
         for entry in entries
-        for needle, tables in entry.found.get("needles", {}).items()
-        for n, table in zip(entry.found["lengths"], tables, strict=True)
+        for needle, tables in entry.result.get("needles", {}).items()
+        for n, table in zip(entry.result["lengths"], tables, strict=True)
     )
 
 
@@ -153,7 +153,7 @@ def _columns(tables: list[Fields]) -> Fields:
 
 def repeats(entries: Sequence[Entry]) -> Iterator[Entry]:
     """Yield what is known of the heads that look for what followed when this was said before."""
-    lines = ((entry.at["tokens"], entry.found["needle"]) for entry in entries)
+    lines = ((entry.key["tokens"], entry.result["needle"]) for entry in entries)
     return needles(("repeat", n, "repeats", table) for n, table in lines)
 
 

@@ -103,7 +103,7 @@ def share(true: Any) -> float:
 def atlas() -> Judged:
     """Judge sinks, spreads, tails and growth."""
     others = {  # the models that see both sides, at their longest length
-        name: [e.found for e in record("atlas").select(model=name) if "length" in e.at][-1]
+        name: [e.result for e in record("atlas").select(model=name) if "length" in e.key][-1]
         for name in ("MiniLM", "AntiBERTy", "RXNMapper", "rxnfp")
     }
     sinks = {name: share(np.array(table["first"]) > 0.3) for name, table in others.items()}
@@ -130,7 +130,7 @@ def needle(kind: str, n: int) -> Numbers:
     """Return the heads that find a needle, at a length, in the shortest of the runs."""
     entries = record("repeats" if kind == "repeat" else "atlas")
     best = np.array(entries.find(needle=kind, weights="largest"), dtype=float)
-    table = entries.select(needle=kind, length=n)[0].found
+    table = entries.select(needle=kind, length=n)[0].result
     finds = best[table["head"]] >= FINDS
     columns = {name: value for name, value in table.items() if isinstance(value, list)}
     return {name: np.array(value, dtype=float)[finds] for name, value in columns.items()}
@@ -200,8 +200,8 @@ def of_beyond() -> dict[float, FloatArray]:
 def _by_times(entries: Sequence[Entry]) -> dict[float, list[list[float]]]:
     """Return the losses of the texts under each multiplier, the smallest first."""
     losses: dict[float, list[list[float]]] = {}
-    for e in sorted(entries, key=lambda e: float(e.at["times"])):
-        losses.setdefault(e.at["times"], []).append(e.found["losses"])
+    for e in sorted(entries, key=lambda e: float(e.key["times"])):
+        losses.setdefault(e.key["times"], []).append(e.result["losses"])
     return losses
 
 
@@ -236,8 +236,8 @@ def price() -> Judged:
 def costs_of_layers() -> dict[float, FloatArray]:
     """Return what a multiplier in one layer costs, for each layer, by multiplier."""
     entries = record("layers").entries
-    right = [e.found["losses"][0] for e in entries if e.at["layer"] is None]
-    losses = _by_times([e for e in entries if e.at["layer"] is not None])
+    right = [e.result["losses"][0] for e in entries if e.key["layer"] is None]
+    losses = _by_times([e for e in entries if e.key["layer"] is not None])
     by_layer = {times: np.reshape(of_all, (len(right), -1)).T for times, of_all in losses.items()}
     return {times: (of_layer - right).mean(axis=1) for times, of_layer in by_layer.items()}
 
@@ -245,23 +245,23 @@ def costs_of_layers() -> dict[float, FloatArray]:
 def costs_of(part: str, field: str, **at: Any) -> dict[str, FloatArray]:
     """Return what each change costs at each length, over the same texts as they are."""
     as_it_is = record("policies").select(policy="transformer", **{"as": "scale"})
-    right = {e.at["text"]: np.array(e.found["losses"]) for e in as_it_is}
+    right = {e.key["text"]: np.array(e.result["losses"]) for e in as_it_is}
     costs: dict[str, list[FloatArray]] = {}
     for e in record(part).select(**at):
-        own = right[e.at["text"]]
-        more = np.array(e.found["losses"])[: len(own)] - own
-        costs.setdefault(e.at[field], []).append(more)
+        own = right[e.key["text"]]
+        more = np.array(e.result["losses"])[: len(own)] - own
+        costs.setdefault(e.key[field], []).append(more)
     return {name: np.mean(several, axis=0) for name, several in costs.items()}
 
 
 def factors_of_faults() -> dict[str, float]:
     """Return the multiplier that each fault is, by exhibit."""
-    return {e.at["exhibit"]: e.found["times"] for e in record("faults").entries}
+    return {e.key["exhibit"]: e.result["times"] for e in record("faults").entries}
 
 
 def changes_of_scale() -> Judged:
     """Judge multipliers of heads and of layers, policies and faults."""
-    slopes = np.array([e.found["late"] for e in record("slopes").entries])
+    slopes = np.array([e.result["late"] for e in record("slopes").entries])
     _, low, high = interval(slopes)
     with_0 = share((low <= 0.0) & (high >= 0.0))
     yield "P5", {"sum": slopes.mean(axis=0).sum(), "with 0": with_0}

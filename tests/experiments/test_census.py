@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from book import census
 from experiments.census import watched
-from experiments.census.__main__ import described
+from experiments.census.__main__ import describe_call
 
 N, HEADS, D = 6, 2, 16
 ROOT, LOG = math.sqrt, math.log
@@ -40,7 +40,7 @@ def test_a_layer_with_everything_in_it_is_measured():
         watched.run(layer, lambda: layer(torch.zeros(N, 8)), which) for which in (False, True)
     )
     [(place, what)] = one.items()
-    found = described(what, {"other": other[place]})
+    found = describe_call(what, {"other": other[place]})
     assert found["norm"] == ["head", "no"]
     assert found["alpha"] == pytest.approx(3 / ROOT(D), rel=2e-3)
     assert (found["d"], found["v"], found["cap"]) == (D, D, 20.0)

@@ -16,7 +16,7 @@ from experiments.compatibility.cells import (
     TOOLS,
     cell,
     cells,
-    there_is,
+    supports,
     work,
 )
 from experiments.records import load
@@ -30,7 +30,7 @@ FUSED = [family for family in FAMILIES if FOUND[family, "sdpa", "probe"]["is"] !
 
 
 def test_the_record_has_every_cell_and_the_page_shows_it():
-    assert [entry.at for entry in RECORD.entries] == [at for at, _ in work()]
+    assert [entry.key for entry in RECORD.entries] == [at for at, _ in work()]
     tried = [*product(FAMILIES, COLUMNS, TOOLS), *product(MORE, FEWER, TOOLS)]
     assert sorted(FOUND) == sorted(tried)
     assert {found["is"] for found in FOUND.values()} == {RIGHT, REFUSED, NONE}
@@ -43,7 +43,7 @@ def test_the_record_has_every_cell_and_the_page_shows_it():
     ("family", "column", "tools"),
     [
         *(
-            (family, "padding" if there_is(family, "padding") else "sdpa", TOOLS)
+            (family, "padding" if supports(family, "padding") else "sdpa", TOOLS)
             for family in list(FAMILIES)[::6]  # all, weekly
         ),
         ("Gemma2", "flex_attention", TOOLS),

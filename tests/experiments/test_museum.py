@@ -93,7 +93,7 @@ FIRST = {exhibit.kind: exhibit.name for exhibit in reversed(EXHIBITS)}.values()
 )
 def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_passes(exhibit):
     torch.manual_seed(0)
-    report = audits.audited(exhibit, exhibit.broken)
+    report = audits.audit_exhibit(exhibit, exhibit.broken)
     findings = {finding.code: finding for finding in report.findings}
     assert set(findings) <= set(CODES)
     code = audits.CODE[exhibit.kind]
@@ -102,7 +102,7 @@ def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_pass
         words = findings[code].found.removeprefix("added ").split()
         assert float(words[0]) == pytest.approx(exhibit.found, rel=0.01)
     if exhibit.kind not in audits.KINDS["scale"]:  # those are plain attention
-        mended = audits.audited(exhibit, exhibit.mended)
+        mended = audits.audit_exhibit(exhibit, exhibit.mended)
         assert mended.passed, mended
 
 
@@ -115,7 +115,7 @@ def recorded():
 
 
 def exhibits(recorded):
-    return {entry.at["exhibit"]: entry.found for entry in recorded.entries if "exhibit" in entry.at}
+    return {e.key["exhibit"]: e.result for e in recorded.entries if "exhibit" in e.key}
 
 
 def test_the_record_is_of_the_museum_of_today(recorded):
@@ -131,11 +131,11 @@ def test_the_record_is_of_the_museum_of_today(recorded):
         assert said["intended"] == f"{NAMES[name].right:.4g}"
         assert said["audit"]["code"] == audits.CODE[said["kind"]]
     planned = [at for at, _ in __main__.work(None)]
-    assert planned == [entry.at for entry in recorded.entries]
+    assert planned == [entry.key for entry in recorded.entries]
 
 
 def test_nothing_was_found_where_nothing_is_wrong(recorded):
-    counts = [entry.found for entry in recorded.entries if "alarms" in entry.at]
+    counts = [entry.result for entry in recorded.entries if "alarms" in entry.key]
     assert sum(count["audits"] for count in counts) > 100
     assert sum(count["alarms"] for count in counts) == 0
 
@@ -143,9 +143,9 @@ def test_nothing_was_found_where_nothing_is_wrong(recorded):
 def test_what_is_recorded_of_unseen_reports_is_of_the_list_and_the_first_trial_stays():
     first, now = load("museum.unseen_first"), load("museum.unseen")
     for record in (first, now):
-        assert [e.at["report"] for e in record.entries if "report" in e.at] == list(unseen.LABELS)
+        assert [e.key["report"] for e in record.entries if "report" in e.key] == list(unseen.LABELS)
         assert record.settings["reports"] == unseen.LABELS
-    assert [sum(entry.found[part] for entry in first.entries) for part in ("found", "named")] == [
+    assert [sum(entry.result[part] for entry in first.entries) for part in ("found", "named")] == [
         10,
         7,
     ]
@@ -156,13 +156,13 @@ def test_what_is_recorded_of_unseen_reports_is_of_the_list_and_the_first_trial_s
 @pytest.mark.parametrize(
     "name",
     [
-        entry.at["report"]
+        entry.key["report"]
         for entry in load("museum.unseen_first").entries
-        if not entry.found["named"]
+        if not entry.result["named"]
     ],
 )
 def test_a_report_that_was_missed_is_found_as_recorded_and_the_right_version_passes(name):
-    found, recorded = unseen.tried(name), load("museum.unseen").find(report=name)
+    found, recorded = unseen.audit_report(name), load("museum.unseen").find(report=name)
     assert {**found, "said": None} == {**recorded, "said": None}
     assert found["found"]
     assert not found["alarms"]

@@ -104,11 +104,11 @@ def test_a_needle_by_hand():
 
 
 def test_needles_of_a_text():
-    found = rows.meant([5, 6, 5, 7, 5], np.arange(5))
+    found = rows.find_needles([5, 6, 5, 7, 5], np.arange(5))
     assert found["previous"].tolist() == [-1, 0, 1, 2, 3]
     assert found["same"].tolist() == [-1, -1, 0, -1, 2]
     assert found["induction"].tolist() == [-1, -1, 1, -1, 3]
-    again = rows.repeated([1, 2, 3, 1, 2, 3], np.arange(6))
+    again = rows.repeated_needle([1, 2, 3, 1, 2, 3], np.arange(6))
     assert again.tolist() == [-1, -1, -1, 1, 2, 3]
 
 

@@ -27,7 +27,7 @@ def test_queries_and_keys_of_a_head_are_those_of_the_model(monkeypatch):
     )
     expected = found["rows"]
     for layer, head in ((0, 0), (LAYERS - 1, HEADS - 1)):
-        one = shown.Shown("SmolLM2", layer, head, "", rows.repeated)
+        one = shown.Shown("SmolLM2", layer, head, "", rows.repeated_needle)
         found = shown.recorded(one)
         assert found["causal"]
         assert found["tokens"] == [str(token) for token in ids]
@@ -40,5 +40,5 @@ def test_queries_and_keys_of_a_head_are_those_of_the_model(monkeypatch):
 
 def test_the_record_has_all_heads():
     record = load("real_heads_shown")
-    assert [entry.at for entry in record.entries] == [at for at, _ in shown.shown()]
+    assert [entry.key for entry in record.entries] == [at for at, _ in shown.shown()]
     assert len({one.model for one in shown.SHOWN}) == 5

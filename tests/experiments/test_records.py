@@ -70,7 +70,7 @@ def test_a_stopped_recorder_goes_on_to_the_same_bytes(tmp_path):
     assert resume(path, work(computed := []), **MADE) == whole
     assert computed == []
     for lost in ({2}, {3}, {5}, {2, 5}):
-        save(path, whole._replace(entries=[e for e in whole.entries if e.at["n"] not in lost]))
+        save(path, whole._replace(entries=[e for e in whole.entries if e.key["n"] not in lost]))
         assert resume(path, work(computed := []), **MADE) == whole
         assert set(computed) == lost
         assert path.read_bytes() == text

@@ -26,7 +26,7 @@ def small(**settings):
 
 
 def test_the_scale_gradient_is_the_derivative_by_a_factor_on_either_matrix():
-    head = one_head.started(CONFIG, 3, factor=2.0).double()
+    head = one_head.initial_head(CONFIG, 3, factor=2.0).double()
     batch = [x.double() if x.is_floating_point() else x for x in one_head.drawn(CONFIG, small())]
     batch_loss(head, batch).backward()
     found = one_head.state(head)
@@ -50,7 +50,7 @@ def test_the_scale_gradient_is_the_derivative_by_a_factor_on_either_matrix():
 def way(rate, steps):
     """Return the states on the way by one batch in float64, of matrices of different sizes."""
     task = small(learning_rate=rate, steps=steps + 1)
-    head = one_head.started(CONFIG, 3).double()
+    head = one_head.initial_head(CONFIG, 3).double()
     with torch.no_grad():
         head.query *= 1.5
     one = [x.double() if x.is_floating_point() else x for x in one_head.drawn(CONFIG, task)]
@@ -74,7 +74,7 @@ def test_sizes_follow_the_scale_gradient_and_the_difference_stays_up_to_the_rate
 def test_small_logits_are_pulled_at_the_rate_gamma():
     """Many fresh rows of a head with tiny logits: its gradient is −γ times the other matrix."""
     config = Config(width=WIDTH, head_size=WIDTH, sequence=KEYS)
-    head = one_head.started(config, 0, factor=1e-6)
+    head = one_head.initial_head(config, 0, factor=1e-6)
     task = Task(strength=STRENGTH, batch=1024)
     batch_loss(head, next(batches(config, task))).backward()
     query, key = head.query.detach(), head.key.detach()
@@ -117,7 +117,7 @@ def test_at_rest_loss_and_penalty_are_least():
 
 def test_the_record_is_complete_and_begins_as_here(monkeypatch):
     record = records.load("one_head")
-    assert [entry.at for entry in record.entries] == [at for at, _ in one_head.work()]
+    assert [entry.key for entry in record.entries] == [at for at, _ in one_head.work()]
     monkeypatch.setattr(one_head, "STEPS", {"sgd": 8, "adam": 8})
     for optimizer in one_head.STEPS:
         at = {"optimizer": optimizer, "aligned": False, "factor": 2.0**-4, "seed": 1}

@@ -14,7 +14,7 @@ PREDICTED = tomllib.loads((HERE / "predictions" / "starts.toml").read_text("utf-
 
 
 def test_everything_is_recorded_and_was_predicted():
-    assert [entry.at for entry in load("starts").entries] == [at for at, _ in starts.work()]
+    assert [entry.key for entry in load("starts").entries] == [at for at, _ in starts.work()]
     assert list(PREDICTED["alpha"]) == list(starts.FAMILIES)
     assert list(PREDICTED["output"]) == list(starts.OUTPUTS)
 

@@ -38,7 +38,7 @@ def test_links_and_pictures_of_the_book_lead_somewhere(book, site):
 
 
 def test_whole_book_fits_on_its_sheets(browser, address, site, chapters):
-    page = pdf.opened(browser, address, pdf.document(site, chapters))
+    page = pdf.open_page(browser, address, pdf.document(site, chapters))
     assert page.evaluate("document.querySelectorAll('math').length") > 1000
     assert page.evaluate(FORMULAS) + page.evaluate(OVERFLOW) == []
     page.close()
