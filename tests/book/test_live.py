@@ -38,10 +38,6 @@ def test_every_place_of_a_page_is_filled_and_none_is_left_over(page):
     assert set(re.findall("«([^»]+)»", text)) <= pages.MADE[page]().keys()
 
 
-def test_the_front_page_names_the_gap_of_its_drawing():
-    assert f"stands out by {drawings.LONG_GAP:g}." in (ROOT / "intro.md").read_text("utf-8")
-
-
 def test_the_committed_drawings_are_drawn_so():
     for name, drawn in drawings.drawings().items():
         committed = (drawings.STATIC / name).read_text(encoding="utf-8")

@@ -156,7 +156,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 OPERATORS = {"E", "Var", "Cov", "std", "diag"}
 STOPS = {"", "+", "-", "/", ",", ";", ".", ")", "]", "}", r"\\", r"\}", r"\rfloor", r"\end{cases}"}
-BARS = {"|", r"\|", r"\lVert", r"\rVert"}
 
 DROPPED = re.compile(r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])|\\!|&|\\quad|\\text\{[^}]*\}:?")
 TOKEN = re.compile(
@@ -185,7 +184,7 @@ class _Parser:
         self.at = 0
         self.functions = functions
         self.integrals = 0
-        self.norms = 0
+        self.inside_bars = False
 
     @property
     def token(self) -> str:
@@ -249,8 +248,8 @@ class _Parser:
 
     def begins_a_factor(self) -> bool:
         token = self.token
-        if token in BARS:
-            return not self.norms and token != r"\rVert"
+        if token == "|":
+            return not self.inside_bars
         if self.integrals and token == "d":
             return not re.fullmatch(r"[a-z]|\\[a-z]{2,}", self.next)
         return token not in STOPS and token not in RELATIONS
@@ -275,8 +274,8 @@ class _Parser:
             return self.powers(f"({self.argument()}/{self.argument()})")
         if self.skip(r"\sqrt"):
             return self.powers(f"sqrt({self.argument()})")
-        if token in BARS:
-            return self.norm()
+        if token == "|":
+            return self.absolute()
         if self.skip(r"\sum"):
             return self.big_sum()
         if self.skip(r"\int"):
@@ -299,9 +298,9 @@ class _Parser:
 
     def group(self) -> str:
         self.take("(", "[", "{")
-        norms, self.norms = self.norms, 0
+        bars, self.inside_bars = self.inside_bars, False
         inside = self.sum()
-        self.norms = norms
+        self.inside_bars = bars
         self.take(")", "]", "}")
         return inside
 
@@ -315,17 +314,13 @@ class _Parser:
         """Read the power that stands behind a factor."""
         return f"power({base}, {self.argument()})" if self.skip("^") else base
 
-    def norm(self) -> str:
-        sign = self.take()
-        self.norms += 1
+    def absolute(self) -> str:
+        self.take("|")
+        self.inside_bars = True
         inside = self.sum()
-        self.norms -= 1
-        self.take("|", r"\|", r"\rVert")
-        if sign == "|":
-            return self.powers(f"abs({inside})")
-        self.take("_")
-        name = rf"\|_{self.raw()}"
-        return self.powers(f"N[{name!r}]({inside})")
+        self.inside_bars = False
+        self.take("|")
+        return self.powers(f"abs({inside})")
 
     def raw(self) -> str:
         """Read an index as it stands, without its braces."""
@@ -354,14 +349,14 @@ class _Parser:
         """Read (a, b), or a product without brackets; return which it was, and what."""
         if self.token not in {"(", "["}:
             return False, self.product(argument=True)
-        norms, self.norms = self.norms, 0
+        bars, self.inside_bars = self.inside_bars, False
         self.take()
         self.skip(";")
         found = [self.sum()]
         while self.skip(",", ";"):
             found.append(self.sum())
         self.take(")", "]")
-        self.norms = norms
+        self.inside_bars = bars
         return True, ", ".join(found)
 
     def best(self) -> str:

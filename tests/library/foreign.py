@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from experiments.compatibility import tiny
+
 WIDTH, HEADS, LENGTH, SHORT = 32, 4, 12, 7
 PADDING = torch.arange(LENGTH) >= torch.tensor([[LENGTH], [SHORT]])
 
@@ -29,12 +31,10 @@ def sharpened(model):
     return model.eval()
 
 
-def torch_encoder(dropout=0.1, norm_first=False):
+def torch_encoder(dropout=0.1):
     torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(
-        WIDTH, HEADS, 48, dropout=dropout, batch_first=True, norm_first=norm_first
-    )
-    return sharpened(nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first))
+    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 48, dropout=dropout, batch_first=True)
+    return sharpened(nn.TransformerEncoder(layer, 2))
 
 
 def encoder():
@@ -45,12 +45,6 @@ def encoder():
 def encoder_with_padding():
     model = torch_encoder()
     return model, lambda: model(vectors(), src_key_padding_mask=PADDING)
-
-
-def encoder_norm_first_causal():
-    model = torch_encoder(norm_first=True)
-    causal = nn.Transformer.generate_square_subsequent_mask(LENGTH)
-    return model, lambda: model(vectors(), mask=causal)
 
 
 def decoder_with_padding():
@@ -64,22 +58,7 @@ def decoder_with_padding():
 
 
 def llama(**options):
-    from transformers import LlamaConfig, LlamaModel
-
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=60,
-        hidden_size=WIDTH,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=HEADS,
-        num_key_value_heads=2,
-        max_position_embeddings=LENGTH,
-        initializer_range=0.3,
-        attn_implementation="sdpa",
-        **options,
-    )
-    return LlamaModel(config).eval()
+    return tiny("Llama", "sdpa", **options)
 
 
 def llama_with_padding():
@@ -126,9 +105,16 @@ class XCA(nn.Module):
         return x + z.transpose(1, 2).flatten(2)
 
 
+class Performer(nn.Module):
+    """Attention without a softmax."""
+
+    def forward(self, x):
+        weights = (x @ x.mT).exp()
+        return weights / weights.sum(-1, keepdim=True) @ x
+
+
 MODELS = {
     "torch encoder": encoder,
     "torch encoder, padding": encoder_with_padding,
-    "torch encoder, causal, norm first": encoder_norm_first_causal,
     "torch decoder, padding": decoder_with_padding,
 }

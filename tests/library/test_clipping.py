@@ -6,7 +6,9 @@ import torch
 from torch import nn
 
 from attnlib.probing import Monitor, clip, probe
+from experiments.compatibility import given, tiny
 from experiments.lab.model import Config, Transformer
+from tests.library.foreign import XCA
 from tests.library.test_probing import draw
 
 WIDTH, HEADS, LENGTH = 32, 4, 12
@@ -34,41 +36,16 @@ def multi_head(**options):
     return One(attention, lambda m: m(vectors(), keys, vectors()))
 
 
-def of_transformers(name, **options):
-    import transformers
-
-    sizes = {
-        "hidden_size": WIDTH,
-        "num_hidden_layers": 1,
-        "num_attention_heads": HEADS,
-        "intermediate_size": 48,
-        "vocab_size": 60,
-        "max_position_embeddings": 16,
-        "attn_implementation": "sdpa",
-    }
-    ends = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
-    model = getattr(transformers, name)._from_config(
-        getattr(transformers, name).config_class(**sizes, **ends, **options)
-    )
-    return One(model.eval(), lambda m: m(TOKENS))
+def of_transformers(family):
+    model = tiny(family, "sdpa", num_hidden_layers=1)
+    return One(model, lambda m: m(**given(family, padded=False)))
 
 
-class Packed(nn.Module):
-    """Attention with one linear layer, whose name says nothing of its order."""
-
-    def __init__(self):
-        super().__init__()
-        self.c_attn = nn.Linear(WIDTH, 3 * WIDTH)
-
-    def forward(self, x):
-        parts = self.c_attn(x).unflatten(-1, (3, HEADS, WIDTH // HEADS))
-        q, k, v = parts.permute(2, 0, 3, 1, 4)
-        return nn.functional.scaled_dot_product_attention(q, k, v)
-
-
-def packed():
-    model = One(Packed(), lambda m: m(vectors()))
-    model.attention.packed_projection = "c_attn"
+def packed(named=True):
+    """Return attention with one linear layer, whose name says nothing of its order."""
+    model = One(XCA("fused"), lambda m: m(vectors()))
+    if named:
+        model.attention.packed_projection = "wqkv"
     return model
 
 
@@ -81,9 +58,9 @@ MODELS = {
         lambda m: m(TOKENS),
     ),
     "a module that says how it is packed": packed,
-    "GPT-2": lambda: of_transformers("GPT2Model", initializer_range=0.3),
-    "BERT": lambda: of_transformers("BertModel", initializer_range=0.3),
-    "OPT": lambda: of_transformers("OPTModel", word_embed_proj_dim=WIDTH, init_std=0.3),
+    "GPT-2": lambda: of_transformers("GPT2"),
+    "BERT": lambda: of_transformers("Bert"),
+    "OPT": lambda: of_transformers("OPT"),
 }
 
 
@@ -130,8 +107,7 @@ def test_the_largest_logit_of_the_same_batch_is_the_limit(name):
 
 
 def test_heads_that_share_keys():
-    torch.manual_seed(3)
-    model = of_transformers("LlamaModel", num_key_value_heads=2)
+    model = of_transformers("Llama")
     before = measured(model)
     largest = before["largest_logit"].to_numpy()
     pairs = largest.reshape(2, 2)
@@ -148,10 +124,6 @@ def test_heads_that_share_keys():
     assert after["entropy"][mate].item() == pytest.approx(before["entropy"][mate].item(), rel=1e-5)
 
 
-def normalised():
-    return of_transformers("Qwen3Model", num_key_value_heads=HEADS, head_dim=8)
-
-
 def cosines():
     config = Config(width=WIDTH, depth=1, head_size=8, sequence=LENGTH, cosine=True, alpha=9.0)
     return One(Transformer(config), lambda m: m(TOKENS))
@@ -160,11 +132,14 @@ def cosines():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (normalised, "attention.layers.0.self_attn normalises its queries and keys"),
-        (cosines, "attention.blocks.0.attention normalises its queries and keys"),
-        (lambda: One(Packed(), lambda m: m(vectors())), "attention is a Packed, and which of its"),
         (
-            lambda: of_transformers("GPTNeoXModel"),
+            lambda: of_transformers("Qwen3"),
+            "attention.layers.0.self_attn normalises its queries",
+        ),
+        (cosines, "attention.blocks.0.attention normalises its queries and keys"),
+        (lambda: packed(named=False), "attention is a XCA, and which of its"),
+        (
+            lambda: of_transformers("GPTNeoX"),
             "attention.layers.0.attention is a GPTNeoXAttention, and which of its weights",
         ),
     ],

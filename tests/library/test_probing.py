@@ -298,17 +298,12 @@ def test_attention_that_is_written_out_is_measured_as_a_call_is(way, rows):
 
 
 def test_half_a_model_is_never_measured_without_a_word():
-    class Performer(nn.Module):
-        def forward(self, x):
-            weights = (x @ x.mT).exp()
-            return weights / weights.sum(-1, keepdim=True) @ x
-
     x = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(3))
     model = nn.Sequential(*biased("matmul", 9), *biased("fused", 9))
     with probe(model) as report:
         model(x)
     assert list(report.table()["layer"]) == ["0"] * 4 + ["1"] * 4
-    model = nn.Sequential(*biased("matmul", 9), Performer())
+    model = nn.Sequential(*biased("matmul", 9), foreign.Performer())
     with pytest.warns(UserWarning, match=r"not measured: 1 \(Performer\): .* exp"):  # noqa: SIM117
         with probe(model) as report:
             model(x)

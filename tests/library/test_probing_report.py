@@ -24,12 +24,6 @@ from tests.paths import ROOT
 HEADS = 4
 
 
-def encoder(layers=2):
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(32, HEADS, 48, dropout=0.0, batch_first=True)
-    return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-
-
 # --- nothing changes ----------------------------------------------------------------------------
 
 
@@ -76,7 +70,7 @@ def test_everything_is_put_back_and_a_model_that_fails_leaves_no_trace_in_the_na
 
 
 def test_a_backward_pass_that_runs_the_model_again_counts_once():
-    model, x = encoder().train(), torch.randn(1, 5, 32, requires_grad=True)
+    model, x = foreign.torch_encoder(dropout=0.0).train(), torch.randn(1, 5, 32, requires_grad=True)
     with probe(model) as report:
         for layer in model.layers:
             y = checkpoint(layer, x, use_reentrant=False)
@@ -256,5 +250,5 @@ def test_the_example_of_the_readme_runs(capsys):
     (code,) = (
         code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "probe" in code
     )
-    exec(code, {"model": encoder(), "x": foreign.vectors()})
+    exec(code, {"model": foreign.torch_encoder(), "x": foreign.vectors()})
     assert "layers.1.self_attn" in capsys.readouterr().out

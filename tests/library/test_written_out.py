@@ -127,6 +127,7 @@ ZOO = [
     *(grouped_keys, shared_keys, in_place, by_index, capped, windows, sinks, topmost, values_first),
     *(keys_first, added_in_parts),
 ]
+IN_DOUBLE = [code for code in ZOO if code not in (crossed, in_place)]
 
 
 class Multiply(Mode):
@@ -158,43 +159,18 @@ def test_the_product_times_t_is_the_code_with_t_written_in(code):
     assert call.start.dimension == D
     with Multiply(1.7):
         output = code(Q, K, V, 1.0)
-    rounding = 1e-6 if code in (crossed, in_place) else 1e-14
+    rounding = 1e-14 if code in IN_DOUBLE else 1e-6
     torch.testing.assert_close(output, code(Q, K, V, 1.7), rtol=rounding, atol=rounding)
 
 
-@pytest.mark.parametrize("code", ZOO)
+@pytest.mark.parametrize("code", IN_DOUBLE)
 def test_gradients_pass_through_the_record(code):
     def outputs(t, q):
         with Multiply(t):
             return code(q, K, V, 1.0)
 
     t, q = (x.requires_grad_() for x in (torch.tensor(1.3).double(), Q.clone()))
-    if code in (crossed, in_place):  # they compute weights in float32
-        loss, other = (run(t, q).sum() for run in (outputs, lambda t, q: code(q, K, V, t)))
-        for ours, theirs in zip(
-            *(torch.autograd.grad(x, (t, q)) for x in (loss, other)), strict=True
-        ):
-            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-        return
     assert torch.autograd.gradcheck(outputs, (t, q), fast_mode=True)
-
-
-@pytest.mark.parametrize("code", [matmul, flattened_bmm, alibi_baddbmm, windows, keys_first])
-def test_heads_and_queries_can_have_numbers_of_their_own(code):
-    times = torch.rand(H, L, generator=torch.Generator().manual_seed(3)).double() + 0.5
-
-    class Module(nn.Module):
-        heads = H
-
-        def forward(self):
-            return code(Q, K, V, 1.0)
-
-    watch = Multiply(times)
-    module = Module()
-    watch.recorder.running = lambda: [module]
-    with watch:
-        output = module()
-    torch.testing.assert_close(output, code(Q * times[..., None], K, V, 1.0))
 
 
 # --- what is none, and what cannot be run again -------------------------------------------------

@@ -18,12 +18,6 @@ def readings(figure):
     return dict(zip(names, values, strict=True))
 
 
-def line(page, name):
-    """The α, what multiplies, and if shown the weight that the tables have for a name."""
-    row = page.locator("tr", has=page.locator(f'input[name=live-scale][value="{name}"]'))
-    return [number(text.split("× ")[-1]) for text in row.locator("td").all_inner_texts()]
-
-
 def logits_of(found, query):
     """The logits that a query sees, from the record."""
     q, k = shown.unpacked(found["queries"]), shown.unpacked(found["keys"])

@@ -1,4 +1,4 @@
-"""The files of the site: sound, light, tied by the short path."""
+"""The files of the site: sound, light, with old addresses that lead on."""
 
 import gzip
 import re
@@ -6,9 +6,8 @@ import re
 import pytest
 import yaml
 
-from book.extensions.pages import SHORT_PATH as PATH
 from tests.paths import ROOT
-from tests.site.checks import CHECKS, PAGES, anchors, of_class, soup, tree
+from tests.site.checks import CHECKS, PAGES, anchors, soup, tree
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -18,17 +17,6 @@ def test_page_is_sound(site, name):
     assert tree(page).xpath("//meta[@name='description']")  # what it is about
     assert len(tree(page).xpath("//article//h1")) == 1
     assert not tree(page).xpath("//figcaption//script")  # a fence that is not closed
-
-
-def test_the_short_path_goes_on_at_the_foot_of_its_pages(site):
-    assert [other for other in PAGES if other in PATH] == PATH
-    for name in PAGES:
-        feet = tree(site / f"{name}.html").xpath(f"//article//nav[{of_class('short-path')}]")
-        assert len(feet) == (name in PATH)
-        links = [link for foot in feet for link in foot.xpath(".//a/@href")]
-        places = [((site / name).parent / link).resolve() for link in links]
-        following = PATH[PATH.index(name) + 1 :][:1] if name in PATH else []
-        assert places == [(site / f"{other}.html").resolve() for other in following]
 
 
 def test_an_old_address_leads_to_where_its_text_is_now(site):

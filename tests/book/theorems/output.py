@@ -118,17 +118,19 @@ def queries(d: int):
     p = np.array(row["p"])
     matrix = np.eye(2)[:, :, None] * p[:, None] - p[:, None] * p[None, :]
     along = np.einsum("ijx,jx->ix", matrix, np.array(x))
-    norm = lambda a: np.sqrt((a**2).sum(axis=(0, 1)))  # noqa: E731
+    norm = np.sqrt((matrix**2).sum(axis=(0, 1)))
     length = np.sqrt((along**2).sum(axis=0))
     q = r * math.sqrt(d)
-    return {**row, "d": d, "r": r, "q": q, "E": mean, "J": matrix, "u": length, r"\|_F": norm}
+    return {**row, "d": d, "r": r, "q": q, "E": mean, "F": norm, "u": length}
 
 
 @tied("thm-output-backward")
 def gradients(at: Place) -> None:
     for d in (3, 16):
         row, std = queries(d), exact.backward_std(d, ALPHA, 2)
-        stated = [float(value) for [value] in at.display().values({"|Jx|": "u"}, **row)]
+        stated = [
+            float(value) for [value] in at.display().values({"|Jx|": "u", r"\|J\|_F": "F"}, **row)
+        ]
         library = [float(one) ** 2 for one in (std.value, std.key, std.query)]
         np.testing.assert_allclose(stated, library, rtol=3e-4)
         at.formula(r"r = |q|/").holds(**row)
