@@ -1,4 +1,4 @@
-"""The wheel: attnlib, without the book, with only what it asks for."""
+"""What the wheel has and asks for; what chapters import, the extra for them and Binder bring."""
 
 import json
 import re
@@ -6,11 +6,12 @@ import subprocess
 import sys
 import zipfile
 
+import nbformat
 import pytest
 from packaging.utils import canonicalize_name
 
 import attnlib
-from tests.paths import ROOT
+from tests.paths import CHAPTERS, ROOT
 from tests.repository.packages import BY_MODULE, EXTRAS, asked_for, imported
 
 
@@ -63,3 +64,21 @@ def test_all_that_it_can_import_is_asked_for_by_it_or_an_extra():
     found = set().union(*(imported(path.read_text("utf-8")) for path in files))
     assert {"numpy", "torch", "pandas"} <= found
     assert found <= asked_for(*EXTRAS)
+
+
+def pins(path):
+    lines = (ROOT / path).read_text("utf-8").splitlines()
+    return dict(line.split("==") for line in lines if "==" in line)
+
+
+def test_binder_and_the_extra_for_chapters_have_what_chapters_import():
+    books = [nbformat.read(path, as_version=4) for path in CHAPTERS.glob("*.ipynb")]
+    code = (cell.source for book in books for cell in book.cells if cell.cell_type == "code")
+    needed = set().union(*map(imported, code))
+    assert {"numpy", "matplotlib", "torch"} <= needed
+    assert needed <= asked_for("chapters") | {"mpmath"}  # which comes with SymPy
+    binder = pins(".binder/pins.txt")
+    assert binder.items() <= pins("requirements.txt").items()
+    # Binder has a Jupyter of its own, and what the command line needs changes no number.
+    computing = needed | asked_for("table", "torch")
+    assert computing - {"ipython", "typer", "rich", "tqdm"} <= set(binder)
