@@ -1,10 +1,9 @@
 """Intercept PyTorch's attention: for contexts that watch or change a foreign model.
 
 A TorchFunctionMode gets every call of scaled_dot_product_attention in its thread, whatever name it
-was imported under. But a function of PyTorch that is written in Python it gets whole, and under a
-mode models leave PyTorch's fast path.
-
-Here are all names of PyTorch that attnlib uses and that are not public.
+was imported under. But it does not see inside a function of PyTorch that is written in Python, and
+under a mode models leave PyTorch's fast path. Almost all private names of PyTorch that attnlib uses
+are here.
 """
 
 import re
@@ -72,7 +71,7 @@ def in_graph() -> bool:
 
 
 def uncompiled(model: Any) -> Any:
-    """Return the model that was given to torch.compile, if this is what it returned."""
+    """Return the model that torch.compile was given, if it returned `model`; else `model`."""
     return model._orig_mod if isinstance(model, nn.Module) and is_compiled(model) else model
 
 
@@ -80,7 +79,7 @@ def uncompiled(model: Any) -> Any:
 def eagerly(*, load: bool = False) -> Iterator[None]:
     """Run what torch.compile has compiled as it is written: a graph cannot be observed.
 
-    Where nothing is compiled yet, only with `load`, which takes a second.
+    Where no compiler is loaded it does nothing; `load` loads it, in 1 s. RuntimeError in a graph.
     """
     if not load and "torch._dynamo" not in sys.modules:
         yield
@@ -100,7 +99,7 @@ def eagerly(*, load: bool = False) -> Iterator[None]:
 
 @contextmanager
 def parts_eagerly(model: nn.Module) -> Iterator[None]:
-    """Run the compiled parts of a model as they are written, inside the context."""
+    """Run the compiled parts of a model, if any, as they are written, inside the context."""
     if not any(is_compiled(part) or part._compiled_call_impl for part in model.modules()):
         yield
         return
@@ -110,15 +109,15 @@ def parts_eagerly(model: nn.Module) -> Iterator[None]:
 
 
 def named_arguments() -> dict[str, Any]:
-    """Return a module's arguments by name, inside a hook for all modules that runs before it.
+    """Return a module's keyword arguments; to be called in a hook for all modules before it runs.
 
-    PyTorch hands that hook the other arguments alone, and has these in the frame that calls it.
+    PyTorch hands that hook positional arguments alone, and has these in the frame that calls it.
     """
     return sys._getframe(2).f_locals.get("kwargs") or {}
 
 
 LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
-"""In the name of a class."""
+"""Found in the names of classes that look like attention."""
 
 
 def check_model(model: Any) -> None:
@@ -135,8 +134,8 @@ def check_model(model: Any) -> None:
 def not_compiled(function: F) -> F:
     """Mark a function whose own frames the compiler skips; in a graph it is followed.
 
-    PyTorch hands the getters of attributes to a mode as objects of a moment. A compiled frame knows
-    them by their place in memory, and took the next one there for the one before.
+    PyTorch makes the getter of an attribute anew each time a mode gets it. A compiled frame knows
+    getters by their place in memory, and took the next one there for the one before.
     """
     frames: Any = torch._C._dynamo.eval_frame
     if hasattr(frames, "set_code_exec_strategy"):
@@ -147,7 +146,7 @@ def not_compiled(function: F) -> F:
 
 
 class Mode(TorchFunctionMode):
-    """A mode that hands each function of PyTorch, with its arguments, to its method `called`."""
+    """Hand each function of PyTorch, with its arguments, to the method `called`, as a mode."""
 
     @not_compiled
     def __torch_function__(
@@ -169,7 +168,7 @@ class Mode(TorchFunctionMode):
 
 
 class ModuleTracker(Mode):
-    """A mode that knows, inside `at_work`, which modules of a model run in this thread.
+    """Track, inside `at_work`, which modules of a model run in this thread, as a mode.
 
     Raises as `check_model`.
     """
@@ -218,7 +217,7 @@ class ModuleTracker(Mode):
                 hook.remove()
 
     def belongs(self, module: Any) -> bool:
-        """Return whether the module is a part of the model that runs; backward in any thread."""
+        """Return whether a module of the model runs in this thread, or in a backward pass."""
         if torch.compiler.is_compiling():  # first: a graph cannot hold what follows
             return False
         here = threading.get_ident() == self.thread or in_backward_pass()
@@ -229,7 +228,7 @@ class ModuleTracker(Mode):
     def enter_module(
         self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
     ) -> None:
-        """Note that a module starts."""
+        """Note that a module starts; `named` are its keyword arguments, by default looked up."""
         if not self.belongs(module):
             return
         named = named_arguments() if named is None else named
@@ -256,7 +255,7 @@ class ModuleTracker(Mode):
                 self.looking.pop()
 
     def note_made(self, tensors: list[Tensor], result: Any) -> None:
-        """Note the tensors of a function in a module that looks like attention."""
+        """Note results in a module like attention, and arguments of unknown origin."""
         if self.looking:
             if any(x not in self.made and id(x) not in self.constants for x in tensors):
                 self.unexplained.update(self.looking)
@@ -265,7 +264,7 @@ class ModuleTracker(Mode):
                     self.made[tensor] = True
 
     def called_directly(self) -> str:
-        """Return the class that the inmost module runs by its `forward` alone, or ""."""
+        """Return the class whose `forward` the inmost module calls without calling it, or ""."""
         module = self.running[-1]
         own = [
             getattr(vars(kind).get("forward"), "__code__", None) for kind in type(module).__mro__
@@ -279,7 +278,7 @@ class ModuleTracker(Mode):
         return ""
 
     def count_call(self, module: nn.Module) -> tuple[str, int]:
-        """Return the name of a module that attends, and how often it has done so in this run."""
+        """Return the name of a module that attends, and its number of earlier calls in this run."""
         name = self.names[id(module)]
         number = self.calls[name]
         self.calls[name] += 1
@@ -287,7 +286,7 @@ class ModuleTracker(Mode):
         return name, number
 
     def shown(self, module: nn.Module | None) -> str:
-        """Return the name and class of a module that attends and cannot be reached."""
+        """Return the name and class of a module out of reach, None for the model; count it seen."""
         name = "" if module is None else self.names[id(module)]
         self.seen[name] = None
         return f"{name or 'the model'} ({self.kinds[name]})"
@@ -295,7 +294,7 @@ class ModuleTracker(Mode):
     def silent(self) -> list[str]:
         """Return the inmost modules that look like attention, ran, and made no call.
 
-        In each is a tensor that no function has made that was seen, as another kernel does.
+        Each got a tensor that no function seen here has made, as from another kernel.
         """
         around_a_call = {part for name in self.seen for part in around(name)}
         silent = [
@@ -322,7 +321,7 @@ def around(name: str) -> list[str]:
 
 
 def sdpa_hint(model: nn.Module) -> str:
-    """Return advice for a model of transformers whose attention cannot be observed, or ""."""
+    """Return which setting makes a model of transformers observable, or "" where it is set."""
     parts: list[Any] = [part for part in model.modules() if hasattr(part, "_supports_sdpa")]
     for part in parts:
         if not part._supports_sdpa:
@@ -354,7 +353,7 @@ _OF_PYTORCH = re.compile("(aten|prims?|inductor|quantized.*|_?c10d.*|torchvision
 
 
 def custom_operator(function: Any, args: tuple[Any, ...]) -> str:
-    """Return the name of an operator that is not PyTorch's and takes vectors of one size, or ""."""
+    """Return a foreign operator's name, if it takes two tensors of vectors of one size; else ""."""
     operator = isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
     if not operator or _OF_PYTORCH.match(str(function)):
         return ""
@@ -365,7 +364,7 @@ def custom_operator(function: Any, args: tuple[Any, ...]) -> str:
 
 
 class Arguments(NamedTuple):
-    """The arguments of scaled_dot_product_attention, as PyTorch names them."""
+    """Hold the arguments of scaled_dot_product_attention, as PyTorch names them."""
 
     query: Tensor
     key: Tensor
@@ -380,8 +379,7 @@ class Arguments(NamedTuple):
 def without_torch_function(function: Any) -> Any:
     """Return a copy of a function of PyTorch that hands itself to no mode.
 
-    A mode that gets such a function whole does not see what it calls, and when it calls it again
-    it gets it again.
+    A mode that gets such a function does not see what it calls, and gets it again when it calls it.
     """
     names = dict(function.__globals__)
     for check in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
@@ -404,7 +402,7 @@ HIDDEN = -1e4
 
 
 def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
-    """Return how many keys before its own the first query sees; None for another kind of mask.
+    """Return how many keys before its own the first query of a CausalBias sees; else None.
 
     Where torch.nn.attention.bias has its masks, the compiler is loaded too.
     """
@@ -414,7 +412,7 @@ def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
 
 
 class Shared:
-    """A change for all threads, from the first `with` that needs it to the end of the last one."""
+    """Hold a change for all threads, from the first `with` that needs it to the end of the last."""
 
     def __init__(self, change: Callable[[], AbstractContextManager[None]]) -> None:
         self._change, self._lock, self._count = change, threading.Lock(), 0
@@ -442,7 +440,7 @@ def _fast_path_off() -> Iterator[None]:
 
 
 FAST_PATH_OFF = Shared(_fast_path_off)
-"""No model takes it. Outside torch.compile a mode alone keeps models off, inside it does not."""
+"""Inside it no model takes PyTorch's fast path; in torch.compile a mode alone would allow it."""
 
 
 @contextmanager
@@ -465,4 +463,4 @@ def _scripts_seen() -> Iterator[None]:
 
 
 SCRIPTS_SEEN = Shared(_scripts_seen)
-"""A mode gets calls of what torch.jit has compiled, in all threads."""
+"""Inside it a mode gets the calls of what torch.jit has compiled, in all threads."""

@@ -21,12 +21,12 @@ from attnlib.interception import OPERATOR
 from attnlib.policies import Policy, ScaleFunction
 
 RAW_SDPA = OPERATOR
-"""A name of scaled_dot_product_attention that no context takes for a model's: graphs in which it is
-already called at the right scale may run inside the context too."""
+"""The name of scaled_dot_product_attention that no `rescale` context takes for a model's: a graph
+that already calls it at the right scale may run inside the context too."""
 
 
 class _Entered(threading.local):
-    """The `rescale` contexts that this thread is in, the innermost last."""
+    """Hold the `rescale` contexts that this thread is in, the innermost last."""
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
@@ -114,7 +114,7 @@ def attend(
 
 
 class Plan(NamedTuple):
-    """The arguments of the fused kernel for a call, and the factor on its output."""
+    """Hold the arguments of the fused kernel for a call, and the factor on its output."""
 
     q: Tensor  # in its own type, or in float32 or wider
     k: Tensor
@@ -129,15 +129,15 @@ def scaled(
     kernel: Callable[..., Tensor],
     relative: Policy | Factor | None = None,
 ) -> Tensor:
-    """Compute `attend` with this kernel: scaled_dot_product_attention or a replacement.
+    """Return the output of a call under its options, (…, L, dᵥ), computed by `kernel`.
 
-    `relative` multiplies the scale that the options give.
+    `kernel` is called as scaled_dot_product_attention is; `relative` multiplies the scale.
     """
     return run_kernel(call, plan_call(call, options, relative), kernel)
 
 
 def plan_call(call: Call, options: Options, relative: Policy | Factor | None = None) -> Plan:
-    """Return the arguments of the kernel for a call under its options."""
+    """Return the plan of a call, with `relative` in its scale; raise where options do not fit."""
     scale, factor = validate(options)
     shape = shapes.of_queries(call)
     q, k, normalize_qk = call.q, call.k, options.normalize_qk
@@ -187,7 +187,7 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
 
 
 def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
-    """Return the factor of the product q·k where attention writes its softmax out."""
+    """Return `relative` for a call written out: a number, or a tensor (…, heads, queries)."""
     seen = call.seen()
     if isinstance(relative, Policy):
         empty = call.logits.new_empty(1, 1)
@@ -198,7 +198,7 @@ def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
 
 
 def run_kernel(call: Call, plan: Plan, kernel: Callable[..., Tensor]) -> Tensor:
-    """Run the kernel as planned, and return its output times the factor."""
+    """Run the kernel as planned, and return its output times the factor; without keys, zeros."""
     dtype, v, factor = call.q.dtype, call.v, plan.factor
     if plan.k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
         nothing = v.new_zeros(call.q.shape[-1], v.shape[-1])
@@ -220,7 +220,7 @@ def run_kernel(call: Call, plan: Plan, kernel: Callable[..., Tensor]) -> Tensor:
 
 
 def _within_half(q: Tensor) -> Tensor:
-    """Return the queries; those beyond float16 are shortened to fit, in their direction."""
+    """Return the queries; one beyond float16 is shortened to fit, and keeps its direction."""
     beyond = q.detach().abs().amax(dim=-1, keepdim=True) / torch.finfo(torch.float16).max
     return q / beyond.clamp(min=1.0)
 
@@ -233,9 +233,9 @@ def _fitting(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Factor:
-    """Return a factor checked for the type's range and the queries' shape (…, L).
+    """Return `factor` on `device`; raise if it is too large for `dtype` or does not fit `shape`.
 
-    The numbers of an array are checked; those given in a tensor may be on another device.
+    `given` is the argument `name` as passed: an array's numbers are checked, a tensor's are not.
     """
     if isinstance(factor, float):
         within_range(name, factor, dtype)

@@ -1,6 +1,6 @@
-"""Compute for a query that sees n keys a policy's α, or the exact post-scale.
+"""Compute a policy's α, or the exact post-scale, for a query that sees n keys.
 
-NumPy computes it, once for a length. PyTorch's compiler and its transforms see one operator.
+NumPy computes it, once for each length. PyTorch's compiler and its transforms see one operator.
 """
 
 import math
@@ -19,7 +19,7 @@ from attnlib.scores import Cosine, DotProduct
 
 
 def within_range(name: str, largest: float, dtype: torch.dtype) -> None:
-    """Raise ValueError for factors whose product with a number may leave the type's range."""
+    """Raise ValueError where `largest` is NaN or above √M, for the largest number M of `dtype`."""
     limit = math.sqrt(torch.finfo(dtype).max)
     if not largest <= limit:
         raise ValueError(
@@ -29,7 +29,7 @@ def within_range(name: str, largest: float, dtype: torch.dtype) -> None:
 
 @constant_in_graphs
 def scale_of_dimension(policy: Policy, d: int) -> float:
-    """Return the scale of a policy that is a function of d alone."""
+    """Return σ of a policy whose scale depends on the dimension d of a head alone."""
     return float(policy.scale(1.0, d))
 
 
@@ -42,10 +42,10 @@ def each_query(
     is_causal: bool,
     cosine: bool,
 ) -> Tensor | float:
-    """Return the policy's α, or the exact c ("post_scale"), for the keys that each query sees.
+    """Return α (`quantity` "alpha") or the exact c ("post_scale") for the keys that a query sees.
 
-    In float32 or wider; an α is to fit the type of q. A number where all queries see all keys,
-    unless a graph is made, whose lengths may vary.
+    `scale` is a policy or, for c, a number α. With `cosine` α is σ itself, else σ√d. One number
+    where all queries see all keys outside of a graph; else a tensor in float32 or wider.
     """
     visible = "causal" if is_causal else "all" if attn_mask is None else "masked"
     token, alpha = (_token(scale), 1.0) if isinstance(scale, Policy) else ("", scale)
@@ -59,7 +59,7 @@ def each_query(
 
 
 def _count(attn_mask: Tensor, keys: int) -> Tensor:
-    """Return the number of keys that each query sees."""
+    """Return how many keys of a mask each query sees: those True, or, in numbers, above −10⁴."""
     if attn_mask.dtype != torch.bool:
         attn_mask = attn_mask > HIDDEN
     return attn_mask.expand(*attn_mask.shape[:-1], keys).sum(-1)
@@ -71,7 +71,7 @@ _RULES = dict(POLICIES)
 
 @constant_in_graphs
 def _token(policy: Policy) -> str:
-    """Return a name for the policy: an operator of PyTorch takes strings."""
+    """Return the name under which `_RULES` has a policy: an operator of PyTorch takes strings."""
     token = _TOKENS.setdefault(policy, f"{policy.name} {len(_TOKENS)}")
     _RULES[token] = policy
     return token
@@ -87,7 +87,7 @@ def _token(policy: Policy) -> str:
     tags=(torch.Tag.cudagraph_unsafe,),
 )
 def _numbers_of_rows(*row: Any) -> Tensor:
-    """Return `_numbers` as a tensor."""
+    """Return `_numbers` of all arguments but the last, a device, as a tensor on that."""
     *what, device = row
     return torch.tensor(_numbers(*what), dtype=_wide(what[-1]), device=device)
 
@@ -101,7 +101,7 @@ def _(*row: Any) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _kept(*row: Any) -> Tensor:
-    """Return the operator's result from a cache."""
+    """Return the result of `_numbers_of_rows` from a cache, made outside of inference mode."""
     with torch.inference_mode(False):
         numbers: Tensor = _numbers_of_rows(*row)
     return numbers
@@ -123,7 +123,7 @@ def _numbers(
     keys: int,
     dtype: torch.dtype,
 ) -> FloatArray:
-    """Return α or c for all queries ("all"), for each ("causal"), or for 0 to `keys` keys."""
+    """Return α or c: for all queries ("all"), each ("causal"), or n = 0 to `keys` ("masked")."""
     if visible == "all":
         n = np.full(1, float(keys))
     elif visible == "causal":

@@ -1,4 +1,4 @@
-"""Change the scale of an existing model."""
+"""Change the scale of an existing model, inside a context."""
 
 import sys
 import warnings
@@ -134,7 +134,7 @@ def _places(layers: Iterable[int | str] | None) -> set[int | str] | None:
 
 
 class _Context(ContextDecorator):
-    """The context that `rescale` returns; it can be entered again and in several threads."""
+    """Hold the context that `rescale` returns; each `with` makes a mode of its own."""
 
     def __init__(self, mode: Callable[[], "_Rescaled"]) -> None:
         self._mode = mode
@@ -215,7 +215,7 @@ _SEEN_FROM_INSIDE = [
 
 
 class _Rescaled(Mode):
-    """A mode that replaces a model's calls of attention by calls at another scale."""
+    """Replace a model's calls of attention by calls at another scale, as a mode of PyTorch."""
 
     def __init__(
         self, options: Options, relative: Policy | Factor | None, layers: set[int | str] | None
@@ -236,12 +236,12 @@ class _Rescaled(Mode):
             self.eagerly.__enter__()
 
     def stop(self) -> None:
-        """Turn torch.compile on again."""
+        """Turn torch.compile on again, if `start` has turned it off."""
         if self.layers is not None:
             self.eagerly.__exit__(None, None, None)
 
     def here(self, module: nn.Module | None = None) -> bool:
-        """Return whether the module that attends, by default the inmost, is one to change."""
+        """Note the module that attends, by default the inmost; return whether it is to change."""
         if self.layers is None:
             return True
         modules = running_modules()
@@ -258,12 +258,12 @@ class _Rescaled(Mode):
         return not self.layers.isdisjoint(came)
 
     def changed(self, options: Options) -> Options:
-        """Return the options of a call, with the scale of the context in place of its own."""
+        """Return a call's options, with the context's scale in place if that states one."""
         kept = self.options if self.options.stated() else options
         return kept._replace(post_scale=options.post_scale)
 
     def scaled(self, call: Call, options: Options) -> Tensor:
-        """Compute a call of attention at the scale of the context; `options` are its own."""
+        """Compute a call at the context's scale; in a layer left out, with its own `options`."""
         self.calls += 1
         if not self.here():
             return scaled(call, options, RAW_SDPA)
@@ -274,7 +274,7 @@ class _Rescaled(Mode):
         return scaled(call, self.changed(options), RAW_SDPA, self.relative)
 
     def written(self, call: WrittenOut) -> Tensor | None:
-        """Return the logits of a softmax at the scale of the context; None: as they are."""
+        """Return a softmax's logits times the factor, None to keep them; raise without one."""
         self.calls += 1
         self.graph_seen = self.graph_seen or interception.in_graph()
         if ACTIVE_CONTEXTS.modes[-1] is not self or not self.here(call.module):
@@ -290,7 +290,7 @@ class _Rescaled(Mode):
 
     @not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function of PyTorch, at the scale of the context if it is attention."""
+        """Return a PyTorch function's result, at the scale of the context if it is attention."""
         if func is functional.scaled_dot_product_attention or func is RAW_SDPA.default:
             given = Arguments(*args, **kwargs)
             compiling = torch.compiler.is_compiling()

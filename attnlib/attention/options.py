@@ -18,7 +18,7 @@ Factor = float | Tensor
 
 
 class Options(NamedTuple):
-    """The arguments of `attnlib.attention.attend` that state the scale."""
+    """Hold the arguments of `attnlib.attention.attend` that state the scale; none by default."""
 
     policy: str | Policy | ScaleFunction | None = None
     alpha: ArrayLike | Tensor | None = None
@@ -33,7 +33,7 @@ class Options(NamedTuple):
 
 
 def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
-    """Return the checked policy, α or scale, and c; α and c are 1 by default."""
+    """Return the policy, α or scale, and c, checked; α and c are 1 by default, c may be "exact"."""
     policy, alpha, scale, post_scale, normalize_qk = options
     _checking.flag("normalize_qk", normalize_qk)
     stated = options.stated()
@@ -66,7 +66,7 @@ def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact
 
 
 def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | None:
-    """Return the policy of that name, or the policy itself; None for a function."""
+    """Return the Policy that is given or named; None for a function; raise for anything else."""
     if isinstance(policy, Policy):
         return policy
     if isinstance(policy, str) and policy in POLICIES:
@@ -86,7 +86,7 @@ def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | No
 def checked_policy(
     policy: str | Policy | ScaleFunction, normalize_qk: bool, called: str = "normalize_qk"
 ) -> Policy:
-    """Return the policy, if it is for this kind; `called` names the argument for cosines."""
+    """Return the policy; ValueError if it is not for `normalize_qk`, which is named `called`."""
     product: Literal["cosine", "dot product"] = "cosine" if normalize_qk else "dot product"
     rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy), product)
     if rule.applied_to == product:
@@ -128,7 +128,7 @@ def warn_scale_replaced(scale: float, d: int, tool: str) -> None:
 def resolve_factor(
     factor: str | Policy | ScaleFunction | ArrayLike | Tensor, train_length: float | None
 ) -> Policy | Factor:
-    """Return a factor: numbers, or a rule divided by its value at `train_length`."""
+    """Return a factor: numbers, or a rule over its value at `train_length`; a policy needs that."""
     if not isinstance(factor, str | Policy) and not callable(factor):
         if train_length is not None:
             raise ValueError("train_length is for a factor that is a rule, got a number")

@@ -101,7 +101,7 @@ def _constant(factor: float, n: FloatArray, d: FloatArray, position: FloatArray)
 def _mask(*arguments: Any, config: Any, **named: Any) -> Tensor | None:
     """Return the mask that the fused kernel takes.
 
-    A model that does not ask the registry for attention may ask for this, and would add it.
+    RuntimeError for a model that asks the registry for masks alone: its code would add this one.
     """
     from transformers.masking_utils import sdpa_mask
 
@@ -117,16 +117,16 @@ def _mask(*arguments: Any, config: Any, **named: Any) -> Tensor | None:
 
 @constant_in_graphs
 def _parts(kind: type) -> tuple[list[str], list[str]]:
-    """Return which classes beside this one ask the registry, and which write attention out.
+    """Return the classes beside `kind` that ask the registry, and those that write attention out.
 
-    A configuration is beside its model.
+    They are in the file of `kind`, or of its model if it is a configuration; none elsewhere.
     """
     return _parts_of(kind.__module__.replace("configuration_", "modeling_"))
 
 
 @constant_in_graphs
 def _name_written_out(kind: type) -> bool:
-    """Warn of classes beside this one that write attention out; in a graph, when it is made."""
+    """Warn of classes beside `kind` that write attention out, and return whether there are any."""
     written_out = _parts(kind)[1]
     if written_out:
         warnings.warn(
@@ -139,7 +139,7 @@ def _name_written_out(kind: type) -> bool:
 
 @constant_in_graphs
 def _name_not_learned(policy: Policy) -> bool:
-    """Warn of a scale that is not learned; in a graph, when it is made."""
+    """Warn that the scale of a policy that learns it stays at its first value; return True."""
     warnings.warn(
         f"{policy.name} learns its scale in training, and under register it stays at its first "
         "value: in a model of your own give attend(scale=…) a parameter",
@@ -165,7 +165,7 @@ def _parts_of(file: str) -> tuple[list[str], list[str]]:
 
 
 class _Registered:
-    """A function of attention with the arguments that transformers passes."""
+    """Compute attention for transformers at a policy's scale; if `relative`, times the model's."""
 
     def __init__(self, policy: Policy, relative: bool) -> None:
         self._policy, self._relative = policy, relative
@@ -231,7 +231,7 @@ class _Registered:
 
 @constant_in_graphs
 def _fused(kind: type[nn.Module]) -> bool:
-    """Return whether the model's file allows the fused kernel for this module."""
+    """Return whether all models in the file of `kind` support scaled_dot_product_attention."""
     return _all_support_sdpa(kind.__module__)
 
 
@@ -247,13 +247,13 @@ def _all_support_sdpa(file: str) -> bool:
 
 
 def eager_attention(kind: type[nn.Module]) -> Callable[..., Any] | None:
-    """Return the eager attention function of the module's file, or None."""
+    """Return the eager attention function in the file of a module's class; None if it has none."""
     return getattr(sys.modules[kind.__module__], _eager_name(kind), None)
 
 
 @constant_in_graphs
 def _eager_name(kind: type) -> str:
-    """Return the name of the module's default attention function."""
+    """Return the name that `kind` hands to get_interface, else "eager_attention_forward"."""
     return _named_in(kind)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Call(NamedTuple):
-    """The arguments of scaled_dot_product_attention but the scale."""
+    """Hold the arguments of scaled_dot_product_attention but the scale."""
 
     q: Tensor
     k: Tensor
@@ -19,7 +19,7 @@ class Call(NamedTuple):
 
 
 def of_queries(call: Call) -> torch.Size:
-    """Return the shape (…, L) of the output's queries; ValueError where tensors do not fit."""
+    """Return the shape (…, L) of the output's queries; raise where q, k, v and mask do not fit."""
     q, k, v, attn_mask, *_ = call
     if type(attn_mask).__name__ == "CausalBias":  # it has no numbers to count keys by
         raise TypeError("attn_mask must be a plain tensor, got a CausalBias: pass is_causal=True")

@@ -4,8 +4,8 @@ A record starts at each matrix product of three axes or more whose keys are comp
 What is done to that product, elementwise, in place or to its shape, is added. A softmax over the
 last axis of what has a record is a call of attention: a router's logits and a classifier's come
 from a learned matrix and have none. The record can be run again with the product times t, where
-biases, caps and masks stay as they are. It holds no intermediate result, but what was computed of
-something else: queries, keys, masks.
+biases, caps and masks stay as they are. It holds no intermediate result, only what was computed
+without the product: queries, keys, masks.
 """
 
 import math
@@ -42,10 +42,10 @@ COMPOSED = re.compile("softmin|(?!log).*_softmax")
 CONTRACTIONS = re.compile(
     f"{PRODUCTS.pattern}|(_?sparse_)?(add)?(mm|mv)|addbmm|tensordot|inner|linear|dot"
 )
-"""What may average values with weights."""
+"""Functions that may average values with weights."""
 KERNELS = re.compile("(?!flex_).*(attention|attn).*")
 OPERANDS = ("input", "batch1", "batch2", "mat2", "other")
-"""What a product calls its operands, in their order."""
+"""The names of a product's operands as keywords, in their order."""
 ENDS = re.compile("linear|conv.d|.*_norm|embedding|.*_loss|cross_entropy|grad|scaled_.*")
 """Functions whose results have no record."""
 IN_PLACE = re.compile(".*[^_]_|__setitem__|__i(add|sub|mul|truediv|div|pow|and|or)__")
@@ -57,11 +57,11 @@ KEEPS = re.compile(
     "half|bfloat16|type.*|contiguous|__setitem__|cat|stack|pad|expand.*|dropout|clone|"
     "(__)?getitem(__)?"
 )
-"""What leaves the number that multiplies the product."""
+"""Functions that leave the number that multiplies the product as it is."""
 BROADCASTS = re.compile(
     f"{SCALES.pattern}|(__r?i?)?(add|sub|masked_fill)_*|where|to|float|double|half|bfloat16|clone"
 )
-"""What works on each logit for itself."""
+"""Functions that change each logit by itself."""
 SUMS = re.compile("(__r?i?)?(add|sub)_*")
 SQUARES = re.compile("square|(__)?pow(__)?|norm|linalg_(vector_)?norm")
 FILLS = re.compile("__setitem__|masked_fill_*|where")
@@ -69,10 +69,10 @@ AFTER = re.compile(
     f"{RESHAPES.pattern}|to|float|double|half|bfloat16|type.*|contiguous|clone|expand.*|.*dropout.*|"
     "detach_?|data"
 )
-"""What leaves weights as the softmax has made them."""
+"""Functions that leave weights as the softmax has made them."""
 EXPONENTIALS = re.compile("exp2?_?|expm1_?|__rpow__")
 MIXES = re.compile("mul_?|multiply|__r?mul__")
-"""What multiplies entry by entry."""
+"""Functions that multiply entry by entry."""
 ONE = "its softmax is of one activation without known keys, as in a synthesizer"
 MEMORY = "its keys or scores are of a learned matrix, as in attention over a memory"
 LEARNED = "its softmax is of learned logits without keys, as in a random synthesizer"
@@ -87,7 +87,7 @@ FACTS = re.compile(
 ALIASES = re.compile(
     "data|__set__|data_ptr|numpy|__array__|.*storage|.*dlpack.*|__cuda_array_interface__"
 )
-"""Functions that give access to a tensor without a change of its version."""
+"""Functions that give access to a tensor's memory, where a write does not change its version."""
 REPEATS = re.compile(
     f"{KEEPS.pattern}|{SCALES.pattern}|{PRODUCTS.pattern}|{EXPONENTIALS.pattern}|tanh_?|sigmoid_?|"
     "clamp.*|relu.*|softplus|abs_?|neg_?|pow_?|sqrt_?|log_?|log1p_?|tri[lu]_?|max|min|amax|amin"
@@ -103,15 +103,15 @@ SAME = re.compile(f"{RESHAPES.pattern}|{EXCHANGES.pattern}|masked_fill_*|to|floa
 NESTS = (list, tuple, dict)
 """Types of arguments that hold others."""
 LONGEST = 64
-"""So many functions in a row are followed."""
+"""The most functions in a row that a record follows; a result beyond them has none."""
 
 Valued = Callable[[Tensor, Tensor | None, bool], None]
-"""Gets the values, the output but under dropout, and whether weights have been changed."""
+"""A function of the values, the output (None under dropout), and whether weights were changed."""
 
 
 @dataclass(eq=False)
 class Step:
-    """A recorded function call; in its arguments steps stand for their results."""
+    """Hold a recorded function call; in its arguments steps stand for their results."""
 
     function: Any
     name: str
@@ -131,7 +131,7 @@ class Step:
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
-        """Run the step again with the product times `times`; `made` keeps results of steps."""
+        """Run the step again, its product times `times` if given; `made` keeps results."""
         if self in made:
             return made[self]
         args, kwargs = (
@@ -154,7 +154,7 @@ class Step:
         return made[self]
 
     def bias(self) -> Tensor | None:
-        """Return what is added to the product on the way to the logits, or None."""
+        """Return what is added to the product on the way to the logits; None for the product."""
         start, small = self.product or self, True
         if start is self and not self.name.startswith("baddbmm"):
             return None
@@ -206,13 +206,13 @@ class Step:
         return own / number if "div" in self.name else own * number
 
     def _hides(self) -> bool:
-        """Return whether the values that it fills in hide keys."""
+        """Return whether the values that the function fills in, −10⁴ or less, hide keys."""
         values = [x for x in self.args if not isinstance(x, Step)][-1:]
         value = self.kwargs.get("value", *values)
         return bool((value <= HIDDEN).all() if isinstance(value, Tensor) else value <= HIDDEN)
 
     def as_weights(self) -> str:
-        """Return why it may be weights without a softmax, or ""."""
+        """Return how it makes weights without a softmax, if it may be weights; else ""."""
         start = self.product or self
         whole = self.shape.numel() >= start.shape.numel()
         if self.learned or self.lost or start.dimension < 2 or not whole:  # d = 1: of positions
@@ -222,14 +222,15 @@ class Step:
         return NO_SOFTMAX if self.is_plain() else "its weights are no softmax of its logits"
 
     def is_plain(self) -> bool:
-        """Return whether it is linear in the product."""
+        """Return whether it is linear in the product, but for what is added or filled in."""
         names = [step.name for step in self._path()]
         return all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
 
     def repeats(self, logits: Tensor) -> bool:
-        """Return whether running it again gives these logits.
+        """Return whether running it again gives these logits, up to rounding.
 
-        Without a gradient: a checkpoint's second run, which need not ask, saves the same tensors.
+        True where there are no numbers to compare (torch.func, traces, meta). No gradient is taken,
+        so that a checkpoint's second run, which need not ask, saves the same tensors.
         """
         if is_transformed(logits) or is_traced() or logits.is_meta:
             return True
@@ -260,7 +261,7 @@ class Step:
         return next(iter(named), -2 if -2 in common else -3)
 
     def _path(self) -> set["Step"]:
-        """Return the steps between the product and this one."""
+        """Return the steps that follow the product, up to and including this one."""
         path: set[Step] = set()
         ahead = [self]
         while ahead:
@@ -271,7 +272,7 @@ class Step:
         return path
 
     def keys(self) -> slice:
-        """Return which columns are those of the product: not a sink's, put beside them."""
+        """Return the columns of the keys, without a sink's beside them; all where unknown."""
         before = 0
         width = (self.product or self).shape[-1]
         for step in self._path() if self.ordered and width < self.shape[-1] else ():
@@ -293,15 +294,15 @@ class Step:
 
 
 class Layout(NamedTuple):
-    """The shape of logits, and the number of heads that modules state, or 0."""
+    """Hold the shape of logits, and the number of heads that modules state, 0 if none does."""
 
     shape: torch.Size
     heads: int
     axis: int = -3
-    """Which is the heads', as −2 of (batch, queries, heads, keys)."""
+    """The axis of the heads, such as −2 in (batch, queries, heads, keys)."""
 
     def by_head(self, x: Tensor) -> Tensor:
-        """Return a tensor of that shape, or another last two axes, as (…, heads, queries, keys).
+        """Return `x`, with the axes of `shape` but for the last two, as (…, heads, queries, keys).
 
         Heads flattened into the batch come apart where their number is known; else they are one.
         """
@@ -320,7 +321,7 @@ class Layout(NamedTuple):
         return x.unsqueeze(-3) if len(leading) == 1 else x
 
     def doubt(self, batch: int) -> str:
-        """Return a remark on how weights are assigned to heads where that is uncertain, or ""."""
+        """Return how a batch of that size is split into heads, if this is uncertain; else ""."""
         *leading, _, _ = self.shape
         last, heads = leading[-1], self.heads
         if self.axis != -3 or (len(leading) == 2 and heads in (0, last)):
@@ -356,15 +357,15 @@ class WrittenOut:
         return self.step.product or self.step
 
     def seen(self) -> Tensor:
-        """Return which keys each query sees, (…, heads, queries, keys)."""
+        """Return whether each query sees each key, (…, heads, queries, keys)."""
         # With the logit that it was added to, a mask of −10⁴ is above that.
         return self.layout.by_head(self.logits.detach()[..., self.step.keys()] > HIDDEN / 2.0)
 
     def again(self, times: float | Tensor) -> Tensor:
-        """Return the logits with the product times a number, or one of each query.
+        """Return the logits, computed again with the product times `times`.
 
-        `times` broadcasts to (…, heads, queries). ValueError where it differs among queries, and
-        the code has moved those on the way.
+        `times` is one number, or broadcasts to (…, heads, queries). Raises ValueError for several
+        numbers where axes are exchanged between the product and the softmax.
         """
         if isinstance(times, Tensor):
             if times.numel() > 1:
@@ -383,7 +384,7 @@ class WrittenOut:
         return result
 
     def operands(self) -> tuple[Tensor, Tensor] | None:
-        """Return queries and keys (…, heads, length, d); None for other orders of axes."""
+        """Return queries and keys, (…, heads, length, d); None where `obstacle` says why not."""
         start, shape = self.start, self.layout.shape
         pair: tuple[Any, Any] = (None, None)
         if start.name == "einsum":
@@ -410,7 +411,7 @@ class WrittenOut:
         )
 
     def obstacle(self) -> str:
-        """Return why queries and keys are not known, where they are not."""
+        """Return why `operands` is None; to be asked only where it is."""
         if self.step.ordered and self.start.shape[-1] < self.layout.shape[-1]:
             return "its logits have more columns than keys, as with a sink"
         if not self.step.ordered:
@@ -418,14 +419,14 @@ class WrittenOut:
         return "its queries and keys have an order of axes that is not known"
 
     def queries(self) -> Tensor:
-        """Return the queries, (…, heads, queries, d), or in their own order of axes."""
+        """Return the queries, (…, heads, queries, d); if unknown, the product's first operand."""
         operands = self.operands()
         queries: Tensor = _flat(self.start.args, Tensor)[0] if operands is None else operands[0]
         return queries
 
 
 class Weights(NamedTuple):
-    """The record of the weights of a call of attention."""
+    """Hold the record of a call's weights, from its softmax to their product with values."""
 
     valued: Valued
     shape: torch.Size
@@ -435,7 +436,7 @@ class Weights(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A note on a tensor that has no record."""
+    """Hold what is known of a tensor without a record, which may lead to weights."""
 
     kind: str  # one of ORDER: "products" are entry by entry, "scores" of activations
     module: nn.Module | None = None
@@ -450,10 +451,10 @@ ORDER = ("folded", "learned", "products", "squares", "one", "samples", "scores",
 
 
 class Recorder:
-    """Records products in one thread. `running` returns the running modules, the inmost last.
+    """Record products in one thread, and find the softmaxes of what becomes of them.
 
-    With `changes`, what has a gradient of its own (torch.autograd.Function) is out of reach. `made`
-    gets the tensors that a function takes, and its result.
+    `running` returns the running modules, the inmost last. With `changes`, weights made in a
+    torch.autograd.Function are out of reach. `made` gets each function's tensors and its result.
     """
 
     def __init__(
@@ -471,10 +472,10 @@ class Recorder:
         self.unreached: dict[nn.Module | None, str] = {}
         """Modules whose attention is seen and cannot be run again, and why."""
         self.hints: dict[nn.Module | None, str] = {}
-        """Modules that may attend in a way that is none of these."""
+        """Modules that may attend in a way that is not followed, and why."""
         self.reached: set[nn.Module | None] = set()
         self.paths: dict[nn.Module | None, str] = {}
-        """Where they are in the module that was called."""
+        """The names of noted modules in the outmost one that ran."""
 
     def call(
         self,
@@ -483,7 +484,7 @@ class Recorder:
         kwargs: dict[str, Any],
         change: Callable[[WrittenOut], Tensor | None],
     ) -> Any:
-        """Run a function and record it; `change` may give a call of attention other logits."""
+        """Return a function's result, and record it; `change` may give a softmax other logits."""
         name = getattr(function, "__name__", "")
         if name == "__get__":  # of an attribute
             name = getattr(function.__self__, "__name__", "")
@@ -526,7 +527,7 @@ class Recorder:
         return result
 
     def note(self, why: str, module: Any = NotImplemented, *, hint: bool = False) -> None:
-        """Note why attention is out of reach in a module, by default the inmost that runs."""
+        """Note why a module, by default the inmost, is out of reach, or (`hint`) may be."""
         module = self._module() if module is NotImplemented else module
         (self.hints if hint else self.unreached).setdefault(module, why)
         if module not in self.paths:
@@ -535,7 +536,7 @@ class Recorder:
             self.paths[module] = next((path for path, part in named if part is module), "")
 
     def path(self, module: nn.Module | None) -> str:
-        """Return the name of a noted module in its model, and its class."""
+        """Return the name of a noted module in its model, and its class; "a function" for None."""
         if module is None:
             return "a function"
         return f"{self.paths[module] or 'the model'} ({type(module).__name__})"
@@ -550,7 +551,7 @@ class Recorder:
         return [f"{', '.join(modules)}: {why}" for why, modules in by_reason.items()]
 
     def fixed(self, query: Tensor, mask: Any) -> str:
-        """Return why a factor on the queries does not multiply the logits, or ""."""
+        """Return why a factor on `query` would not reach all logits, `mask` included; or ""."""
         if query.is_nested:
             return "its queries are a nested tensor"
         step = self._of(mask)  # of other products of queries
@@ -558,7 +559,7 @@ class Recorder:
         return TWO if of_vectors and step.is_plain() else ""
 
     def _scripted(self, method: Any) -> None:
-        """Note a module of torch.jit that attends."""
+        """Note the inmost module, if this torch.jit method attends: no call inside it is seen."""
         inlined = method.graph.copy()
         torch._C._jit_pass_inline(inlined)
         graph = str(inlined)
@@ -569,7 +570,7 @@ class Recorder:
     def _attention(
         self, name: str, input: Any = None, dim: Any = None, *_: Any, **__: Any
     ) -> WrittenOut | None:
-        """Return the call of attention to which a softmax belongs, or None."""
+        """Return the call whose softmax this is; None if it is none, or out of reach (noted)."""
         step = self._of(input)
         if not isinstance(step, Step) or step.learned or input.ndim < 3:
             return None
@@ -610,7 +611,7 @@ class Recorder:
         return next(modules, None)
 
     def _other_weights(self, logits: Tensor, known: Any) -> Mark:
-        """Return the mark of a softmax that is not of a recorded call of attention."""
+        """Return the mark of a softmax that is no recorded call; `known` is its logits' own."""
         why = "its softmax is not of a product with three axes or more of queries and keys"
         why += ", or not in a form that is followed"
         sure = False
@@ -627,9 +628,9 @@ class Recorder:
     def _averages(
         self, name: str, args: Any, tensors: list[Tensor], result: Any, kept: dict[int, Any]
     ) -> bool:
-        """Return whether weights average values; note it where no call of attention made them.
+        """Return whether weights that no recorded call has made average values, which is noted.
 
-        A router's and those of one learned query are no matrix with a row a query.
+        Those of a router or of one learned query do not count: they have no row for each query.
         """
         noted = False
         pair = tensors[:2] if name == "linear" else tensors[-2:]
@@ -663,7 +664,7 @@ class Recorder:
         return noted
 
     def _mark(self, name: str, tensors: list[Tensor], result: Any, marks: list[Mark]) -> None:
-        """Mark the result of a function whose arguments have no record."""
+        """Mark the result of a function whose arguments have no record, by its name and `marks`."""
         before = max(marks, key=lambda mark: ORDER.index(mark.kind), default=None)
         learned = len(tensors) < 2 or any(_is_learned(x) or x.numel() == 1 for x in tensors[-2:])
         mixes = MIXES.fullmatch(name) and not learned and result.ndim > 2
@@ -705,7 +706,7 @@ class Recorder:
                     self.kept[part] = mark
 
     def _of(self, x: Any) -> Any:
-        """Return the record or the mark of a tensor, or None."""
+        """Return a tensor's record or mark, or None; one written into meanwhile counts as lost."""
         entry = self.kept.get(x) if isinstance(x, Tensor) else None
         if isinstance(entry, Weights) and entry.version != _version(x):
             return entry._replace(changed=True)
@@ -729,7 +730,7 @@ class Recorder:
         tensors: list[Tensor],
         kept: dict[int, Any],
     ) -> None:
-        """Add a function to the records of its arguments, `kept` by their ids."""
+        """Record or mark a function's result; `kept` has what is known of its arguments, by id."""
         known = {i: entry for i, entry in kept.items() if isinstance(entry, Step)}
         is_product = PRODUCTS.fullmatch(name) is not None
         if len(known) < len(kept) and self._weighs(name, args, kwargs, tensors, result, kept):
@@ -915,16 +916,16 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
 
 
 def _exchanges(name: str, x: Tensor, result: Tensor) -> bool:
-    """Return whether a function exchanges the last two axes."""
+    """Return whether a function has exchanged the last two axes of `x`."""
     if not EXCHANGES.fullmatch(name) or result.ndim < 2:
         return False
     return result.mT.shape == x.shape and result.mT.stride() == x.stride()
 
 
 def _first_of_two(x: Tensor, result: Any) -> int:
-    """Return the size of the first axis where it and the second become one, as far as is known.
+    """Return the size of the first axis, if a function joins it and the second into one; else 0.
 
-    Of two axes of one size only those that were exchanged are known.
+    Two axes of one size are told apart only if they were exchanged before.
     """
     if x.ndim != 4 or not isinstance(result, Tensor) or is_transformed(x) or x.is_nested:
         return 0
@@ -936,7 +937,7 @@ def _first_of_two(x: Tensor, result: Any) -> int:
 
 
 def _joins(result: Any, tensors: list[Tensor], known: dict[int, Step]) -> bool:
-    """Return whether numbers of each query, made of logits, are joined to other vectors."""
+    """Return whether numbers made of logits, one for each query, are joined to other vectors."""
     if not isinstance(result, Tensor) or result.shape[-1:] <= (1,):
         return False
     numbers = [x for x in tensors if id(x) in known]
@@ -952,7 +953,7 @@ def _is_learned(x: Tensor) -> bool:
 
 
 def _has_rows(name: str, args: Any, weights: Tensor, values: Tensor, place: int) -> bool:
-    """Return whether several rows of weights, the operand at a place, average the same values."""
+    """Return whether several rows of weights, the operand at `place`, average the same values."""
     if name == "einsum":
         own, others, output = _letters(args[0])
         own, others = (others, own) if place else (own, others)
@@ -966,16 +967,16 @@ def _has_rows(name: str, args: Any, weights: Tensor, values: Tensor, place: int)
 
 
 def _letters(equation: Any) -> tuple[str, str, str]:
-    """Return the letters of the operands and the result of a torch.einsum, or ""."""
+    """Return the letters of an einsum's two operands and its result; three "" for another form."""
     inputs, _, output = str(equation).replace(" ", "").replace("...", ".").partition("->")
     first, comma, second = inputs.partition(",")
     return (first, second, output) if comma and "," not in second else ("", "", "")
 
 
 def _ordered(x: Tensor, letters: str, to: str, last: str) -> Tensor | None:
-    """Return what torch.einsum takes or gives with other axes; `last` become one, of the vectors.
+    """Return `x`, whose axes torch.einsum calls `letters`, with the axes `to`, then `last` as one.
 
-    Axes that it has not are of size 1.
+    Axes of `to` that it lacks have the size 1. None where the letters do not fit.
     """
     present = "".join(letter for letter in to if letter in letters)
     missing = [i for i, letter in enumerate(to) if letter not in letters]
@@ -989,7 +990,7 @@ def _ordered(x: Tensor, letters: str, to: str, last: str) -> Tensor | None:
 
 
 def _of_one(result: Any, dim: Any = None, **named: Any) -> bool:
-    """Return whether the softmax is over a single entry, as of the first token of a cache."""
+    """Return whether the softmax over axis `dim` has one entry, as for a cache's first token."""
     dim = named.get("dim", dim)
     return isinstance(result, Tensor) and isinstance(dim, int) and result.shape[dim] == 1
 
@@ -1013,7 +1014,7 @@ def _version(tensor: Tensor) -> int:
 
 
 def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
-    """Return arguments with a function applied to their entries."""
+    """Return nested arguments with `change` applied to each entry."""
     if isinstance(x, dict):
         return {name: _mapped(value, change) for name, value in x.items()}
     if isinstance(x, list | tuple) and not isinstance(x, torch.Size):
@@ -1023,7 +1024,7 @@ def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _flat(x: Any, kind: type[Any]) -> list[Any]:
-    """Return the entries of this type in arguments."""
+    """Return the entries of type `kind` in nested arguments, in their order."""
     items = []
     for item in x.values() if isinstance(x, dict) else x:
         if isinstance(item, kind):

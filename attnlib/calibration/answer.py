@@ -13,19 +13,19 @@ from attnlib.calibration.gradient import ScaleGradient
 from attnlib.calibration.pass_cache import Cache
 
 FEWEST = 4
-"""So many windows of a text there must be: half of them judge."""
+"""The fewest windows that a text must have: half of them judge."""
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The scale that a model's loss asks for at one length."""
+    """Hold the scale that a model's loss asks for at one length."""
 
     length: int
     gradient: ScaleGradient
     fit: ScaleFit
 
     def __str__(self) -> str:
-        """Return the verdict in a line."""
+        """Return the verdict in a line: the factor, its gain, and whether a change is worth it."""
         low, high = self.fit.gain_interval
         advice = "a change is worth it" if self.fit.recommended else "leave it"
         gain = f"gain {self.fit.gain.value:+.4f} nats per token, {low:+.4f} to {high:+.4f}"
@@ -38,7 +38,7 @@ class Recommendation:
         return verdict + self.fit.doubt
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the recommendation as a dictionary for JSON."""
+        """Return length, verdict, fit and a dictionary for each head, as a dictionary for JSON."""
         return {
             "length": self.length,
             "verdict": str(self),
@@ -74,8 +74,9 @@ def answer(
 ) -> Recommendation:
     """Return the scale that a language model's loss asks for at a length, from windows of a text.
 
-    Every second window is fitted to, the others judge; all count for the gradients. The loss is
-    the model's own. Raises as `windows`, `scale_gradient` and `fit_scales`. Chapter: calibration.
+    Of at most `texts` windows every second is fitted to and the others judge; all count for the
+    gradients. The loss is the model's own; other arguments and errors are those of `fit_scales`.
+    Raises ValueError for a text of fewer than four windows. Chapter: calibration.
     """
     pieces = windows(ids, _checking.integer("length", length, minimum=2), texts)
     memory = memory or Cache()

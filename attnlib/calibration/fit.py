@@ -26,7 +26,7 @@ from attnlib.sampling import Estimate
 Per = Literal["model", "layer", "head"]
 
 Report = Callable[[str, float], None]
-"""Gets the name of what was computed, and its loss."""
+"""A function of the name of what was computed, such as "fit" or "held out", and its loss."""
 
 LARGEST = math.log(8.0)
 """The largest |log t| that is tried, at the length of reference."""
@@ -38,7 +38,7 @@ SMALLEST = 1e-6
 """What stands for the factor 0 that log n gives a row of one key, whose weight is 1 anyway."""
 
 TOLERANCE = 1e-4
-"""A fit ends where its gradient is so small beside the first, and nothing is left to fall."""
+"""A fit ends where the gradient is this share of the first one, or the loss hardly falls."""
 
 OUTSIDE = 1e-3
 """How far t may lie outside its interval before a fit says so, as a share."""
@@ -47,7 +47,7 @@ PATIENCE = 2
 """How many steps may pass without a lower loss on the texts that only say when to stop."""
 
 HELD_OUT = 4
-"""One text of so many, of those to fit several numbers to, only says when to stop."""
+"""Where several numbers are fitted, one text in so many only says when to stop."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ScaleFit:
     loss: Loss = field(default=own_loss, repr=False)
 
     def factor(self, n: float) -> FloatArray:
-        """Return t of each head for a query that sees n keys, an array (layers, heads)."""
+        """Return t of each head for a query that sees n keys, (layers, heads); NaN for no head."""
         growth = [self._growth(np.array(float(n)), d) for d in self.dimensions]
         factors: FloatArray = np.exp(self.a + self.b * np.array(growth)[:, None])
         return factors
@@ -133,11 +133,11 @@ class ScaleFit:
         - `name`: the name in transformers' registry of attention, where that is used.
 
         Factors that do not depend on n are multiplied into the weights and biases that make the
-        queries, or into the gains of a norm after them. These are projections by names in use, or
-        named in a module's `query_projection` or, packed with keys and values in either order,
-        `packed_projection`. The queries and the loss are compared with the intended ones. Where
-        this cannot be done, a model of transformers gets `name` as its function of attention, which
-        a saved model does not keep.
+        queries, or into the gains of a norm after them. Their projections are found by names in
+        use, or by a module's `query_projection` or, packed with keys and values in either order,
+        `packed_projection`. The queries and the loss are then compared with the intended ones.
+        Where this cannot be done, a model of transformers gets `name` as its function of attention,
+        which a saved model does not keep.
 
         Returns an `Applied`, whose `undo()` takes the factors back. Raises ValueError where neither
         way is possible.
@@ -161,7 +161,7 @@ class ScaleFit:
         return registered(model, self._of_layer, name)
 
     def to_json(self) -> str:
-        """Return the fit as JSON text."""
+        """Return the fit and its gain as JSON text; null for heads that a layer lacks."""
         return json.dumps(
             {
                 "layers": self.layers,
@@ -209,20 +209,19 @@ def fit_scales(
     - `model`, `loss`, `partial`: as for `scale_gradient`.
     - `train`: the texts that are fitted, one or more. Where more than one number is fitted, of four
       or more texts every fourth only says when to stop.
-    - `test`: two or more texts that are used for neither. The gain is their fall of the loss, text
-      by text.
+    - `test`: two or more other texts, to judge the fit. The gain is the fall of their mean loss.
     - `per`: what has a factor of its own: "model" (the default), "layer" or "head".
     - `law`: how the factor depends on the keys n that a query sees: "constant" (the default);
       "log", t = e^{a + b log(n/n₀)}, where b is fitted: 1 for a log-linear law and 0 for none; or a
       policy, whose rule over its value at n₀ is multiplied by e^a.
     - `train_length`: n₀, by default the most keys that a query of the texts sees.
     - `steps`: the largest number of steps of L-BFGS (scipy), from t = 1, by default 12.
-    - `report`: a function called after each step with what was computed and its loss.
+    - `report`: a function called with what was computed, "fit" or "held out", and its loss.
     - `memory`: a `Cache` that keeps each pass in a file. Called again with the same model and
       texts, token ids, a fit goes on where it was stopped.
 
     Returns a `ScaleFit`; its `recommended` is whether the 95 % interval of the gain over texts is
-    above 0. |log t| is at most log 8 at n₀; the unit of the loss does not count. The model is not
+    above 0. |log t| is at most log 8 at n₀; the unit of the loss does not matter. The model is not
     changed.
 
     Raises ValueError for no text in `train` or fewer than two in `test`, and for arguments that are
@@ -316,7 +315,7 @@ class Fitting:
         return a, np.where(self.there, b, np.nan)
 
     def pass_of(self, text: Any, x: FloatArray | None, gradient: bool) -> LossGradients:
-        """Run the model on a text with the factors of x; return its loss and gradients."""
+        """Return a text's loss under the factors of x, None for t = 1, and gradients if asked."""
         a, b = self.spread(np.zeros(self.parameters) if x is None else x)
         at = {layer: i for i, layer in enumerate(self.layers)}
 
@@ -337,7 +336,7 @@ class Fitting:
         return int(self.size * (2 if self.law == "log" else 1))
 
     def loss_of(self, text: Any, x: FloatArray | None) -> float:
-        """Return the loss of a text."""
+        """Return the loss of a text under the factors of x, None for t = 1; it is cached."""
 
         def compute() -> Slope:
             return self.pass_of(text, x, gradient=False).loss, np.empty(0)
@@ -346,7 +345,7 @@ class Fitting:
         return self.memory.get_or_compute(compute, *about)[0]
 
     def slope(self, text: Any, x: FloatArray) -> Slope:
-        """Return the loss of a text and its gradient in the parameters."""
+        """Return the loss of a text and its gradient in the parameters, at x; they are cached."""
         about = "slope", self.law, self.n0, self.shape, text, x
         return self.memory.get_or_compute(functools.partial(self._slope, text, x), *about)
 
@@ -359,7 +358,7 @@ class Fitting:
         return results.loss, np.nan_to_num(slopes).sum(axis=shared).ravel()
 
     def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
-        """Return the parameters of the least loss, stopping by the texts that are held out."""
+        """Return the parameters of the last step on `used`, or of the least loss on `held`."""
         best, unit = np.zeros(self.parameters), (0.0, 0.0)
         least = np.mean([self.loss_of(text, None) for text in held]) if held else math.inf
         waited = 0
@@ -401,7 +400,7 @@ class Fitting:
         return best
 
     def interval(self, texts: list[Any], x: FloatArray) -> tuple[float, float] | None:
-        """Return the 95 % interval of one factor t: the slope's error over the curvature."""
+        """Return the 95 % interval of one factor t; None for one text, or no positive curvature."""
         if len(texts) < 2:
             return None
         low, middle, high = (
@@ -418,7 +417,7 @@ class Fitting:
 
 
 def growth(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> FloatArray:
-    """Return how log t grows with n, 0 at n₀, in heads of d dimensions."""
+    """Return r(n), in which log t grows, for n keys and heads of d dimensions: 0 at n₀."""
     if rule is not None:
         ratio = rule.scale(n, d) / rule.scale(n0, d)
         rise: FloatArray = np.log(np.maximum(ratio, SMALLEST))

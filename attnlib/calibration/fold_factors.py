@@ -17,7 +17,7 @@ from attnlib.calibration.weights import PACKED, QUERIES
 from attnlib.projections import NORMS, named
 
 WEIGHTS = ("q_proj_weight", "in_proj_weight")
-"""Of nn.MultiheadAttention."""
+"""Names of the weights that make queries in nn.MultiheadAttention."""
 
 TOLERANCE = 1e-4
 """How far queries may be from the intended ones, relative to the largest."""
@@ -52,9 +52,9 @@ def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss
     """Multiply weights that make queries by factors, one for each head of each layer.
 
     A projection is multiplied, alone or packed with keys and values in either order, or the gains
-    of a norm that follows it. Rotary positions and grouped queries keep that exact. The
-    intended queries and loss are compared with those of a text; None, and the model is as it was,
-    where they differ.
+    of a norm that follows it. Rotary positions and grouped queries keep that exact. On `text` the
+    queries and the loss are compared with the intended ones. Where these differ in every way that
+    is tried, the model is as it was, and None is returned.
     """
     scaled, expected = _queries(model, text, loss, factors)
     sizes = {place.layer: place.d for place in scaled}
@@ -80,7 +80,7 @@ def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss
 def _queries(
     model: nn.Module, text: Any, loss: Loss, factors: dict[str, FloatArray]
 ) -> tuple[dict[Place, Tensor], float]:
-    """Return the queries of each call times their factors, and the loss."""
+    """Return each call's queries times the factors of its layer, by default 1, and the loss."""
     queries: dict[Place, Tensor] = {}
 
     def factor(place: Place, query: Tensor, _: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def _alike(scaled: dict[Place, Tensor], folded: dict[Place, Tensor]) -> bool:
 def _changes(
     model: nn.Module, layer: str, factor: FloatArray, size: int, order: str
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return the tensors that make the queries of a layer, with the factors of their rows."""
+    """Return what makes a layer's queries, each tensor with its rows' factors; [] if unknown."""
     for around in interception.around(layer):  # a part of a module may attend for it
         module: Any = model.get_submodule(around)
         own = [named(module, name) for name in ("packed_projection", "query_projection")]
@@ -129,7 +129,7 @@ def _changes(
 
 
 def _times(factor: FloatArray, channels: int, size: int, order: str) -> FloatArray | None:
-    """Return the factor of each channel, where the queries lie in this order among them."""
+    """Return the factor of each channel for queries in that order; None if they do not fit."""
     heads, number = factor.size, channels // size
     if order == "norm" and number < heads:  # of all heads
         return None if np.ptp(factor) else np.full(channels, factor[0])
@@ -149,7 +149,7 @@ def _times(factor: FloatArray, channels: int, size: int, order: str) -> FloatArr
 def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name: str) -> Applied:
     """Give a model of transformers a function of attention that multiplies logits by factors.
 
-    `factor(layer, n)` is over (…, heads, queries). What computes attention is what did before.
+    `factor(layer, n)` is over (…, heads, queries). The function calls that which was there before.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 

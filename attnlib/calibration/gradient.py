@@ -108,10 +108,9 @@ def scale_gradient(
       a batch is token ids or a mapping of its arguments.
     - `partial`: True leaves out attention that cannot be reached. By default it is an error.
 
-    Returns a `ScaleGradient`.
-
-    What is reached: PyTorch's scaled_dot_product_attention, what transformers registers, and a
-    softmax over the last axis of a product of three axes or more, of queries and keys.
+    Returns a `ScaleGradient`. What is reached: PyTorch's scaled_dot_product_attention, what
+    transformers registers, and a softmax over the last axis of a product of three axes or more, of
+    queries and keys.
 
     What is not changed: no weight gets a gradient, and the outputs are bitwise the model's own.
     Memory is that of a training step without gradients of weights. Activations may be computed
@@ -141,7 +140,7 @@ def scale_gradient(
 
 
 def same_heads(known: dict[tuple[str, int], int], place: Place) -> None:
-    """Note the heads of a call; ValueError where it has had another number of them before."""
+    """Note the number of heads of a call in `known`; ValueError where another one is there."""
     before = known.setdefault(place[:2], place.heads)
     if before != place.heads:
         raise ValueError(
@@ -151,7 +150,7 @@ def same_heads(known: dict[tuple[str, int], int], place: Place) -> None:
 
 
 def by_head(result: LossGradients, layers: list[str], power: int = 0) -> FloatArray:
-    """Return Σ ∂L/∂log t · (log n)^power over the queries, (layers, heads)."""
+    """Return Σ ∂L/∂log t · (log n)^power over the queries, (layers, heads); NaN for none."""
     heads = max(part.place.heads for part in result.parts)
     total = np.full((len(layers), heads), np.nan)
     for part in result.parts:

@@ -31,7 +31,7 @@ UNSEEN = "by its class's name and a tensor that nothing seen has made: another k
 
 
 class Place(NamedTuple):
-    """One call of attention in a run of the model."""
+    """Hold the place of one call of attention in a run of the model."""
 
     layer: str  # the module that attends
     call: int  # how often that module has attended before in this context
@@ -40,12 +40,12 @@ class Place(NamedTuple):
 
 
 FactorFunction = Callable[[Place, Tensor, Tensor], Tensor]
-"""From a place, its queries and n, the keys that each query sees, (…, 1 or heads, queries), to what
-multiplies its logits, one for each query, (…, heads, queries)."""
+"""A function of a place, its queries and n, the keys that each query sees (…, 1 or heads, queries).
+It returns what multiplies its logits, one for each query, (…, heads, queries)."""
 
 
 class LogitFactors(interception.ModuleTracker):
-    """Multiplies the queries of the model's attention in this thread."""
+    """Multiply the logits of the model's attention in this thread by what `factor` returns."""
 
     counts_by_run = False  # a loss may call the model several times, and each call has its part
 
@@ -59,7 +59,7 @@ class LogitFactors(interception.ModuleTracker):
     def multiplied(
         self, module: nn.Module, query: Tensor, key: Tensor, mask: Any, is_causal: bool
     ) -> Tensor:
-        """Return the queries of a call times their factor."""
+        """Return a call's queries times their factor, or as they are if a note says why not."""
         self.recorder.reached.add(module)
         if why := TRANSFORMED if is_transformed(query) else self.recorder.fixed(query, mask):
             self.recorder.note(why, module)
@@ -76,7 +76,7 @@ class LogitFactors(interception.ModuleTracker):
         return (query * factor.to(wide).unsqueeze(-1)).to(query.dtype).reshape(shape)
 
     def written(self, call: WrittenOut) -> Tensor | None:
-        """Return the logits that a softmax gets, their product times the factor."""
+        """Return a softmax's logits, their product times the factor, or None if a note says why."""
         if is_transformed(call.logits) or not call.step.ordered:
             why = TRANSFORMED if call.step.ordered else call.obstacle()
             self.recorder.note(why, call.module)
@@ -99,7 +99,7 @@ class LogitFactors(interception.ModuleTracker):
         return lines + self.in_threads() + [f"{name}: {UNSEEN}" for name in self.silent()]
 
     def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Multiply queries in the functions that a model gets from transformers' registry."""
+        """Return a `get_interface` of transformers whose functions multiply the model's queries."""
 
         def get_interface(registry: Any, *named: Any, **more: Any) -> Callable[..., Any]:
             function = original(registry, *named, **more)
@@ -143,7 +143,7 @@ class LogitFactors(interception.ModuleTracker):
 
 @contextmanager
 def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFactors]:
-    """Run the model in this context, with the logits of each call times its factor."""
+    """Multiply the logits of the model's calls inside the context; yield the `LogitFactors`."""
     mode = LogitFactors(model, factor)
     with ExitStack() as stack:
         stack.enter_context(interception.parts_eagerly(model))
@@ -158,7 +158,7 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
 
 
 def is_causal(module: nn.Module, query: Tensor, mask: Any, declared: bool | None) -> bool:
-    """Return whether the queries that transformers hands on see only the keys before them."""
+    """Return whether transformers means causal attention: no mask, several queries, declared so."""
     declared = getattr(module, "is_causal", True) if declared is None else declared
     return mask is None and query.shape[-2] > 1 and bool(declared)
 

@@ -26,7 +26,7 @@ GRID = np.geomspace(1 / 8, 8, 37)
 """Factors at which the derivative of a head's loss is taken; t* is interpolated between them."""
 
 ROWS = 256
-"""So many rows of a text are taken at most, spread evenly over those with a target."""
+"""The most rows of a text that are taken, spread evenly over those with a target."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Needles:
     """Σ P_t, at each t of GRID: (texts, layers, heads, len(GRID))."""
 
     def table(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each head.
+        """Return a dictionary for each head that has rows.
 
         - "layer", "head", "rows": its place and its number of rows.
         - "weight": the mean P.
@@ -90,7 +90,7 @@ class Needles:
     def best_factor(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return t* of each head and the ends of its 95 % interval, a bootstrap over texts.
 
-        Three arrays (layers, heads). The ends are NaN for one text.
+        Three arrays (layers, heads): 0 or ∞ beyond ⅛ to 8. The ends are NaN for one text.
         """
         best = root(-self.derivatives.sum(axis=0))
         texts = self.rows.shape[0]

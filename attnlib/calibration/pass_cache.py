@@ -18,11 +18,11 @@ Slope = tuple[float, FloatArray]
 
 @dataclass
 class Cache:
-    """Keep losses and gradients in a file of one line each, by a digest of what they are of.
+    """Keep losses and gradients in a file, a line for each, under a digest of what they are of.
 
     - `path`: the file. Without a path nothing is kept.
 
-    A line that was cut off is left out, and made again.
+    A line that was cut off is left out, and computed again.
     """
 
     path: Path | None = None
@@ -32,7 +32,7 @@ class Cache:
         self._known = dict(_files.lines(self.path)) if self.path else {}
 
     def get_or_compute(self, compute: Callable[[], Slope], *about: Any) -> Slope:
-        """Return the loss and gradient of these arguments, kept or computed now."""
+        """Return the loss and gradient kept under `about`; else compute them, and keep them."""
         if self.path is None:
             return compute()
         key = digest(*about)
@@ -45,7 +45,7 @@ class Cache:
 
 
 def digest(*about: Any) -> str:
-    """Return a hash of tensors, arrays and what else has a repr."""
+    """Return a hash, 24 hexadecimal digits, of tensors, arrays and the repr of the rest."""
     digest = hashlib.sha256()
     for part in about:
         array = part.cpu().numpy() if isinstance(part, Tensor) else part

@@ -1,4 +1,4 @@
-"""Run one text through the model: its loss, and the derivatives by the logits of every head."""
+"""Run one text through the model, for its loss and ∂L/∂log t of every head and query."""
 
 import math
 import warnings
@@ -18,21 +18,21 @@ from attnlib.attention.written_out import ONE_KEY
 from attnlib.calibration.logit_factors import Place, scale_logits
 
 Loss = Callable[[nn.Module, Any], Tensor]
-"""From a model and a text to what training would make small."""
+"""A function of a model and a text that returns what training would make small, a scalar."""
 
 LogFactor = Callable[[Place, FloatArray], FloatArray]
-"""From a place and n of each query, (…, 1, queries), to log t of its heads, (…, heads, queries)."""
+"""A function of a place and n of each query that returns log t, (…, heads, queries)."""
 
 
 GRADIENTS = interception.without_torch_function(torch.autograd.grad)
-"""Activations that are computed again in it are seen."""
+"""torch.autograd.grad, in which a mode sees what computes activations again."""
 
 AGAIN = 1e-3
 """How far the length of queries that are computed again may be from what it was, as a share."""
 
 
 class CallGradient(NamedTuple):
-    """What a call of attention contributes: ∂L/∂log t and n, both (…, heads, queries)."""
+    """Hold what a call of attention contributes: ∂L/∂log t and n, both (…, heads, queries)."""
 
     place: Place
     gradient: FloatArray
@@ -40,14 +40,14 @@ class CallGradient(NamedTuple):
 
 
 class LossGradients(NamedTuple):
-    """The loss of a text, and the derivatives that its calls contribute."""
+    """Hold the loss of a text, and the derivatives that its calls contribute."""
 
     loss: float
     parts: list[CallGradient]
 
 
 def own_loss(model: nn.Module, text: Any) -> Tensor:
-    """Return the loss that a model of transformers computes itself.
+    """Return the loss that a model of transformers computes itself; ValueError if it has none.
 
     A text is a mapping of the model's arguments, or its token ids (batch, tokens); of those alone
     the labels are the tokens.
@@ -67,7 +67,7 @@ def own_loss(model: nn.Module, text: Any) -> Tensor:
 
 
 def no_change(place: Place, keys: FloatArray) -> FloatArray:
-    """Return log t = 0, which leaves the model as it is."""
+    """Return log t = 0 for every place, which leaves the model as it is."""
     return np.zeros(())
 
 
@@ -82,8 +82,8 @@ def loss_and_gradients(
 ) -> LossGradients:
     """Return the loss of a text with each head's logits times t, and ∂L/∂log t of each query.
 
-    Raises RuntimeError where attention cannot be reached, unless `partial`, and where none can;
-    ValueError for a loss that is no number.
+    `log_factor` gives log t; without `gradient` there are no derivatives. RuntimeError where some
+    attention is out of reach, unless `partial`, or all is; ValueError for a loss that is no number.
     """
     if interception.level_of_transforms() is not None:
         raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
@@ -155,7 +155,7 @@ def loss_and_gradients(
 
 
 class _NotReentrant:
-    """Stands in for a checkpoint with use_reentrant=True, which no leaf gets a gradient through."""
+    """Stand in for a checkpoint with use_reentrant=True, through which no leaf gets a gradient."""
 
     @staticmethod
     def apply(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:

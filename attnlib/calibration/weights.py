@@ -1,12 +1,12 @@
 """Compute ∂L/∂log t of every head from the weights that make its queries, and their gradients.
 
 Where logits are linear in a head's queries, multiplying them by t is multiplying W_q and b_q, so
-∂L/∂log t = ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩, or the same of the gain and bias of a norm behind. The
+∂L/∂log t = ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩, or that of the gain and bias of a norm after it. The
 keys' weights have the same sum, over the heads that share a key head. Queries that enter elsewhere,
 or lie elsewhere in a packed matrix, break that second identity: so it is tried everywhere.
 
 Sums of weights times gradients are arrays (2, channels or heads): the sum of the products, and the
-sum of their squares, which the first would have for its square if the products had random signs.
+sum of their squares, which is the mean square of the first if the products have random signs.
 """
 
 import re
@@ -56,13 +56,13 @@ HALF_TOLERANCE = 0.05
 
 
 class Layer(NamedTuple):
-    """A module that attends, and the sums of weights times gradients of its queries."""
+    """Hold a module that attends, and the sums of weights times gradients of its queries."""
 
     name: str
     module: nn.Module
     heads: int
     sums: FloatArray
-    """Of each head; of all together, (2, 1), where they share a gain."""
+    """Those of each head, (2, heads); of all together, (2, 1), where they share a gain."""
     tolerance: float
 
     @property
@@ -124,7 +124,7 @@ def from_gradients(
 
 
 def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) -> None:
-    """Raise RuntimeError where the weights and the interception differ on a batch."""
+    """Raise RuntimeError where the weights give another number than `scale_gradient` on a batch."""
     with torch.random.fork_rng():
         measured = scale_gradient(model, [batch], loss)
     kept = [(weight, weight.grad) for weight in model.parameters()]
@@ -183,13 +183,13 @@ def _refused(name: str, module: nn.Module, why: str) -> RuntimeError:
 
 
 def _number(names: tuple[str, ...], *places: Any) -> int:
-    """Return the first whole number that a module has under one of the names, or 0."""
+    """Return the first whole number that one of the places has under one of the names, or 0."""
     values = (getattr(place, name, None) for place in places for name in names)
     return next((value for value in values if type(value) is int), 0)
 
 
 class _Reader:
-    """Reads the weights that make the queries and keys of one module."""
+    """Read the weights that make the queries and keys of one module."""
 
     def __init__(
         self, name: str, module: Any, owners: dict[int, list[str]], tolerance: float | None
@@ -198,7 +198,7 @@ class _Reader:
         self.given, self.tolerance = tolerance, tolerance or TOLERANCE
 
     def layer(self) -> Layer | None:
-        """Return the module as a layer, None where nothing in it makes queries."""
+        """Return the module as a layer; None where nothing known in it makes queries."""
         module, multi_head = self.module, isinstance(self.module, nn.MultiheadAttention)
         attends = bool(interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__))
         stated = self.part([named(module, "query_projection")])
@@ -243,7 +243,7 @@ class _Reader:
         return _refused(self.name, self.module, why)
 
     def part(self, names: Iterable[str]) -> str:
-        """Return the first of the names that is a part of the module, or ""."""
+        """Return the first of the names under which the module has a part, or ""."""
         for name in names:
             part = getattr(self.module, name, None)
             if isinstance(part, nn.Module) and not isinstance(part, nn.Identity):
@@ -251,7 +251,7 @@ class _Reader:
         return ""
 
     def dimensions(self, channels: int, packed: bool) -> tuple[int, int]:
-        """Return the number of heads and the dimensions of each; 0 channels do not count."""
+        """Return the number of heads and the dimensions of each; `channels` is 0 where unknown."""
         heads = _number(HEADS, self.module, layer_config(self.module))
         size = _number(SIZES, self.module)
         if packed:
@@ -269,7 +269,7 @@ class _Reader:
         return heads, size
 
     def linear(self, name: str, *, norm: bool = False) -> FloatArray:
-        """Return the sums of a linear layer or of the gain of a norm, (2, channels)."""
+        """Return the sums of a linear layer, or of a norm's gain and bias, (2, channels)."""
         part = getattr(self.module, name)
         own = dict(part.named_parameters(recurse=False))
         if next(part.children(), None) or "weight" not in own or not set(own) <= {"weight", "bias"}:
@@ -322,7 +322,7 @@ class _Reader:
         norm: bool = False,
         transposed: bool = False,
     ) -> FloatArray:
-        """Return Σ (W + offset) ∂L/∂W of each channel, (2, channels)."""
+        """Return the sums of (W + offset) ∂L/∂W for each channel, and of squares, (2, channels)."""
         if len(names := self.owners[id(weight)]) > 1:
             raise self.refused(f"{' and '.join(names)} are one weight")
         if not weight.requires_grad:

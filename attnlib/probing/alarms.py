@@ -1,7 +1,7 @@
-"""Alarms: reasons to look at a head that trains, by the theory of random scores.
+"""Find reasons to look at a head that trains, by the theory of random scores.
 
 An alarm has a reason in words, with the numbers it is made of. It looks at the last few steps that
-were watched, so that one odd batch is none.
+were watched, so that one odd batch raises none.
 """
 
 import math
@@ -13,22 +13,22 @@ Lines = Sequence[dict[str, Any]]
 first."""
 
 WATCHED = 3
-"""Steps in a row that an alarm looks at: two could be chance, more would come later."""
+"""Watched steps that an alarm looks at: two could be chance, and after more it would come later."""
 
 COLLAPSED = 1.2
-"""α/α_c from which a head that goes on growing collapses. Random rows freeze at 1. Trained heads
-live around 1: there are keys that they mean."""
+"""α/α_c from which a head that goes on growing collapses. Rows of random scores freeze at 1, while
+trained heads, which pick out some keys, do well there."""
 
 GROWN = 1.5
 """By which factor α/α_c and the largest logit must both have grown over those steps: sharp heads
 are well as long as they stay as they are. Both numbers are chosen on runs of their own, and judged
-on others (`experiments.alarms`): lower ones come earlier, and for nothing in some runs."""
+on others (`experiments.alarms`): lower ones alarm earlier, and in some runs without cause."""
 
 SHARPER = 1.2
-"""By which factor α must have grown for even weights to be on their way."""
+"""By which factor α must have grown for even weights to count as sharpening."""
 
 PATIENCE = 20
-"""Steps in a row for which even weights are no surprise: many models start with them."""
+"""Watched steps for which even weights are no surprise: many models start with them."""
 
 LONG = 256
 """Keys from which dilution is looked for. With fewer, a head that averages is no surprise."""
@@ -40,17 +40,17 @@ FALLEN = math.e
 """By which factor the largest weight must have fallen: as if n were e times as long."""
 
 EVEN = math.sqrt(-math.log(0.9))
-"""α below which 1/Y = n·e^(−α²) is above 0.9 n. In α it also holds for rows of unequal n."""
+"""α below which 1/Y = n·e^(−α²) is above 0.9 n. As a bound on α it suits rows of unequal n too."""
 
 FROZEN = 0.01
-"""Gradient in units of α_c below which none passes: random scores have up to 1 at every α above."""
+"""Gradient in units of α_c below which none passes; that of random scores grows to about 1."""
 
 FIRST_ONLY = 0.99
 """Weight of the first key at which the output is the same for every query: that key's value."""
 
 
 class Alarm(NamedTuple):
-    """A reason to look at a head: `step`, `layer`, `head`, `name` of its kind, and `why` in words.
+    """Hold a reason to look at a head: `step`, `layer`, `head`, its kind `name`, `why` in words.
 
     Chapter: probe.
     """
@@ -64,7 +64,7 @@ class Alarm(NamedTuple):
 
 
 def reasons(lines: Lines) -> Iterator[tuple[str, str]]:
-    """Return the name of each alarm that a head gives at the last of its lines, and why."""
+    """Yield name and reason of each alarm at the last of a head's lines; none if it has no rows."""
     now = lines[-1]
     if not now["rows"]:
         return
@@ -110,20 +110,20 @@ def reasons(lines: Lines) -> Iterator[tuple[str, str]]:
 
 
 def growth(lines: Lines, name: str) -> float:
-    """Return the last number over the first where it exceeds all before it; else 0."""
+    """Return the last number of column `name` over the first, if above all before it; else 0."""
     *before, now = (line[name] for line in lines)
     most = max(before)
     return now / before[0] if now > most and before[0] > 0.0 else 0.0
 
 
 def _even(lines: Lines) -> bool:
-    """Return whether the weights have been even for long, and get no sharper."""
+    """Return whether the weights are even in `PATIENCE` lines or more, and do not sharpen."""
     known = len(lines) >= PATIENCE and all(line["alpha"] < EVEN for line in lines)
     return known and growth(lines, "alpha") < SHARPER
 
 
 def _dead(lines: Lines) -> str:
-    """Return why a head is dead though its weights are not even, or ""."""
+    """Return why a head is dead in all lines though its weights are not even, or ""."""
     now = lines[-1]
     if all(line["first_weight"] >= FIRST_ONLY for line in lines):
         return (

@@ -13,7 +13,7 @@ from attnlib._checking import FloatArray
 from attnlib.projections import PROJECTIONS
 
 NORMALISES = re.compile(r"(q|k|qk|query|key)_?(norm|ln|layer_?norm)|(norm|ln)_?(q|k)")
-"""How modules call a part that brings queries and keys to one size."""
+"""What modules call a part that brings queries and keys to one size."""
 
 Parts = list[Tensor]
 """Views of weights and biases, each with the axes (heads, size of a head, …)."""
@@ -77,7 +77,7 @@ def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, 
 
 
 def _multiply(parts: Parts, factors: FloatArray) -> None:
-    """Multiply each head by its factor. 1 changes no bit."""
+    """Multiply each head's weights by its factor, in place; a factor of 1 changes no bit."""
     for part in parts:
         precision = torch.promote_types(part.dtype, torch.float32)
         by_head = torch.as_tensor(factors, dtype=precision, device=part.device)
@@ -85,7 +85,7 @@ def _multiply(parts: Parts, factors: FloatArray) -> None:
 
 
 def _projections(model: nn.Module, layer: str, heads: int, size: int) -> tuple[Parts, Parts]:
-    """Return the weights of a layer's queries and keys by head; ValueError if unknown."""
+    """Return a layer's weights of queries and keys by head; ValueError if unknown or normalised."""
     modules = dict(model.named_modules())
     module: Any = modules.get(layer, model)
     normalises = any(NORMALISES.fullmatch(name) for name, _ in module.named_children())
@@ -112,7 +112,7 @@ def _by_head(t: Tensor, size: int) -> Tensor:
 
 
 def _found(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the weights and biases of queries and of keys, the first axis that of the outputs."""
+    """Return the weights and biases of queries and of keys, (outputs, …); empty if not known."""
     if isinstance(module, nn.MultiheadAttention):
         own = {name: t for name, t in module._parameters.items() if t is not None}
         both = [own[name] for name in ("in_proj_weight", "in_proj_bias") if name in own]
@@ -134,7 +134,7 @@ def _found(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def _linear(layer: Any) -> Iterator[Tensor]:
-    """Yield the weight and the bias of a linear layer; nothing for another module."""
+    """Yield the weight, (outputs, inputs), and the bias of a linear layer; nothing for another."""
     transposed = type(layer).__name__ == "Conv1D"
     if not (transposed or isinstance(layer, nn.Linear)):
         return

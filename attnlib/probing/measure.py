@@ -30,17 +30,17 @@ LOG2_E = 1.0 / math.log(2.0)
 
 
 class Queries(NamedTuple):
-    """Properties of the queries of a call: arrays (sequences, queries)."""
+    """Hold properties of the queries of a call: arrays (sequences, queries), None if unknown."""
 
     real: Tensor | None = None  # False where the query is padding
     target: Tensor | None = None  # place of the key that is meant, −1 where none is
 
 
 class Call(NamedTuple):
-    """The arguments of a call, and the properties of its queries.
+    """Hold the arguments of a call, and the properties of its queries.
 
-    Where attention writes its softmax out, `mask` is what its logits have beside scale · q·k; with
-    the scale NaN, which is then no number, it is all of them.
+    Where attention writes its softmax out, `mask` is what its logits have beside scale · q·k. Where
+    the scale is not one number it is NaN, and `mask` is the logits.
     """
 
     query: Tensor
@@ -54,7 +54,7 @@ class Call(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Statistics of rows: arrays of the shape (sequences, heads, queries)."""
+    """Hold statistics of rows: arrays of the shape (sequences, heads, queries)."""
 
     keys: FloatArray
     score_variance: FloatArray
@@ -70,7 +70,7 @@ class Rows(NamedTuple):
 
 
 class TargetRows(NamedTuple):
-    """Statistics of the target key: arrays like those of Rows, NaN without a target."""
+    """Hold statistics of the target key: arrays like those of Rows, NaN without a target."""
 
     target_gap: FloatArray
     target_weight: FloatArray
@@ -78,7 +78,7 @@ class TargetRows(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The statistics of a call."""
+    """Hold the statistics of a call."""
 
     rows: Rows
     targets: TargetRows | None
@@ -89,7 +89,7 @@ class Measured(NamedTuple):
 
 @torch.no_grad()
 def measure(call: Call, output: Tensor | None) -> Measured:
-    """Return the statistics of a call and its output; without output NaN for those of it."""
+    """Return the statistics of a call and of its `output`; where that is None, NaN for those."""
     device = call.query.device.type
     # Autocast rounds all but double precision before the call.
     rounded = call.query.dtype
@@ -143,7 +143,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
 class Batch:
     """Measure small calls of one shape together: alone each takes a millisecond for any size.
 
-    `add` gets what is measured of each call, in their order. `finish` measures those that wait.
+    `add` gets the layer, number and statistics of each call, in their order.
     """
 
     def __init__(self, add: Callable[[str, int, Measured], None]) -> None:
@@ -153,7 +153,7 @@ class Batch:
 
     @torch.no_grad()
     def put(self, layer: str, number: int, call: Call, output: Tensor) -> None:
-        """Take a call of a layer, which may be measured later."""
+        """Take call `number` of a layer: a large one is measured now, a small one may wait."""
         q, k, v, mask = call[:4]
         own = all(t.shape[:-3] == q.shape[:-3] for t in (k, v, output)) and q.ndim > 2
         own = own and q.shape[-3] >= k.shape[-3] and causal_bias(mask, 1, 1) is None
@@ -177,7 +177,7 @@ class Batch:
             self._waiting.append((layer, number, copies))
 
     def finish(self) -> None:
-        """Measure the calls that wait."""
+        """Measure the calls that wait, if any, and hand them to `add`."""
         waiting, self._waiting = self._waiting, []
         if not waiting:
             return
@@ -203,7 +203,7 @@ class Batch:
 def logits(call: Call) -> Tensor:
     """Return all logits of a call, (…, heads, queries, keys), −∞ where a key is hidden.
 
-    In double precision, with memory for all of them: of many rows `sample.choose` takes some.
+    They are in double precision and all in memory: `sample.choose` takes some of many rows.
     """
     with hidden_from_modes():
         q, k = (t.double() for t in call[:2])
@@ -223,7 +223,7 @@ def logits(call: Call) -> Tensor:
 
 
 def _is_causal(mask: Tensor, q: Tensor, k: Tensor) -> bool:
-    """Return whether a mask of all sequences and heads lets query i see the keys up to i."""
+    """Return whether a mask, one for all heads, just hides the keys after i from query i."""
     if mask.numel() != q.shape[-2] * k.shape[-2] or q.shape[-2] != k.shape[-2]:
         return False
     visible = mask if mask.dtype == torch.bool else mask > HIDDEN
@@ -243,11 +243,11 @@ def _sequence(
     real: Tensor | None,
     target: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the fields of Rows and, for a target, of TargetRows, and the values' variance.
+    """Return the fields of Rows and, with a target, of TargetRows, and the values' variance.
 
-    q, k, v, z: (heads, queries or keys, size); mask: (heads, queries, keys); real, target: (heads,
-    queries); returned (fields, heads, queries) and (heads, 1). With `past`, query i sees the keys
-    up to past + i. So many heads `together` are of one sequence.
+    q, k, v and outputs z: (heads, queries or keys, size); mask: (heads, queries, keys); real,
+    target: (heads, queries); returned (fields, heads, queries) and (heads, 1). With `past`, query i
+    sees the keys up to past + i. Each `together` heads in a row are of one sequence.
     """
     real = None if real is None or real.all() else real
     dimension = q.shape[-1]
@@ -320,9 +320,9 @@ def _in_blocks(
 
 
 def _first_key(mask: Tensor, together: int, real: Tensor | None) -> Tensor:
-    """Return the place of the first key that any query sees that is not padding, for each head.
+    """Return the place of the first key that a query other than padding sees, for each head.
 
-    One place is for all heads.
+    `together` heads of a sequence share it. A mask that is one for all heads gives one place.
     """
     hidden = _of_all_heads(mask)
     if hidden.stride(-2) == 0:  # the same for all queries
@@ -337,7 +337,7 @@ def _first_key(mask: Tensor, together: int, real: Tensor | None) -> Tensor:
 
 
 def _of_all_heads(mask: Tensor) -> Tensor:
-    """Return the mask for one head, if it is the same for all."""
+    """Return the mask for one head, if it is expanded over all; else as it is."""
     return mask[:1] if mask.stride(0) == 0 else mask
 
 
@@ -348,9 +348,9 @@ def _seen_by(
     stop: int,
     q: Tensor,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return which keys the queries of a block see, and what the mask adds to their logits.
+    """Return which keys the queries of the block `here` see, and what the mask adds to logits.
 
-    The first is for the last keys up to `stop`: those before them, if any, all queries see.
+    The first, None if they see all, is for the last keys before `stop`; all see those before these.
     """
     if mask is not None:
         block = _of_all_heads(mask[here])
@@ -366,7 +366,7 @@ def _seen_by(
 
 
 class _Sums(NamedTuple):
-    """Sums over the keys of each row, the largest logit set apart."""
+    """Hold sums over the keys of each row, the largest logit set apart."""
 
     number: Tensor  # of the keys that are seen
     score_total: Tensor
@@ -391,7 +391,7 @@ def _sums(
     first_key: Tensor,
     target: Tensor | None,
 ) -> _Sums:
-    """Return the sums over keys of scores (…, rows, keys), which are overwritten."""
+    """Return the sums over keys of scores (…, rows, keys), which it overwrites."""
     number = scores.new_full((1,), scores.shape[-1])
     shown = None if visible is None else visible.to(scores.dtype)
     if shown is not None:

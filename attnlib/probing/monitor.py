@@ -22,7 +22,7 @@ Log = Callable[[str, float, int], object]
 """A function of a name, a number and the step, such as TensorBoard's add_scalar."""
 
 Recent = defaultdict[tuple[str, int], deque[dict[str, Any]]]
-"""The last lines of each head."""
+"""The last `PATIENCE` lines of each head, by layer and number."""
 
 SHOWN: dict[str, Callable[[Any], float]] = {
     "alpha_to_critical": np.max,
@@ -60,8 +60,8 @@ class Monitor:
       sequences and all along their length.
     - `on_alarm`: a function that gets each `Alarm`. By default each is a UserWarning.
 
-    `monitor.tables` has the table of each step that was watched, as `Report.table`, without the
-    columns of random scores. `monitor.alarms` has an `Alarm` for each head and kind: the first step
+    `monitor.tables` has the table of each step that was watched, as `Report.table`, with NaN for
+    random scores. `monitor.alarms` has an `Alarm` for each head and kind: the first step
     at which it holds, the layer, the head, the name, and the reason in words. The kinds are
 
     - "entropy collapse": α/α_c and the largest logit have both grown by half over the last three
@@ -74,9 +74,9 @@ class Monitor:
     - "not finite": NaN, infinity or an overflow, at once.
 
     Outputs, gradients and the model's random numbers stay bitwise the same. Nothing is done between
-    the steps that are watched, and of one of them a line a head is kept. In a distributed run it
-    measures the part of this process: its heads, its sequences, and under context parallelism its
-    keys, which is not the n of a row.
+    the steps that are watched, and each of these adds one line for each head. In a distributed run
+    it measures what this process has: some heads, some sequences, and under context parallelism
+    some of the keys, so that n is not that of the whole row.
 
     Warns with a UserWarning at the end where no step was watched.
 
@@ -102,7 +102,7 @@ class Monitor:
         self.every = _checking.integer("every", every, minimum=1)
         self.rows = _checking.integer("rows", rows, minimum=1)
         self.tables: dict[int, Any] = {}
-        """What was measured at each step that was watched: `Report.table`, without theory."""
+        """What was measured at each watched step: `Report.table`, with NaN for random scores."""
         self.alarms: list[Alarm] = []
         """Each head's first alarm of each kind."""
         self.step: int | None = None
@@ -165,7 +165,7 @@ class Monitor:
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"step": []})
 
     def _before(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Start to watch, if the step is due."""
+        """Start to watch this call, if it is one in training mode and its step is due."""
         if not module.training or interception.in_backward_pass():
             return
         step = self._calls if self.step is None else self.step
@@ -179,7 +179,7 @@ class Monitor:
         self._finish(output is not None)  # None: the call has raised
 
     def _start(self, step: int) -> Observer | None:
-        """Start to watch and return the observer, if the step is due; else None."""
+        """Start to watch and return the observer; None if the step is not due, or was watched."""
         if step % self.every or step in self.tables or self._observer is not None:
             return None
         self._watched = ExitStack()
@@ -191,7 +191,7 @@ class Monitor:
         return self._observer
 
     def _finish(self, whole: bool = True) -> None:
-        """Keep and log what was measured, if a call was watched to its end."""
+        """End the watch, if any; keep and log what was measured, if the call ran to its end."""
         observer, self._observer = self._observer, None
         if observer is None:
             return
@@ -207,7 +207,7 @@ class Monitor:
         self._look(table, self._watched_step)
 
     def _look(self, table: Any, step: int) -> None:
-        """Raise the alarms that are new at this step."""
+        """Keep the alarms that are new at this step; hand them to `on_alarm`, or warn of them."""
         known = {(alarm.layer, alarm.head, alarm.name) for alarm in self.alarms}
         new = []
         for line in table.to_dict("records"):
@@ -236,7 +236,7 @@ class Monitor:
         monitor = self
 
         class Callback(TrainerCallback):  # type: ignore[misc]
-            """Watches the first batch of the steps that are due."""
+            """Watch the first batch of each step that is due."""
 
             def on_train_begin(self, *_: Any, **__: Any) -> None:
                 monitor._entered = len(monitor.tables)
@@ -256,7 +256,7 @@ class Monitor:
         return Callback()
 
     def _expect(self, step: int) -> None:
-        """Watch the next call, if this step is due: also of a model that the trainer compiles."""
+        """Watch the next call if `step` is due, also of a model that the trainer compiles."""
         self.step = step
         self._expected.close()  # after an error it is open
         if step % self.every == 0:
@@ -270,7 +270,7 @@ class Monitor:
         monitor = self
 
         class Callback(lightning.Callback):  # type: ignore[misc]
-            """Watches the first batch of the steps that are due. It does not call the module."""
+            """Watch each step that is due, from its batch: Lightning does not call the module."""
 
             def on_fit_start(self, *_: Any) -> None:
                 monitor._entered = len(monitor.tables)
@@ -291,7 +291,7 @@ class Monitor:
 
 
 def _numbers(table: Any) -> Iterable[tuple[str, float]]:
-    """Return what is logged of a table: names and numbers."""
+    """Yield what is logged of a table: "attention/LAYER/COLUMN" and its number."""
     for (layer, call), heads in table.groupby(["layer", "call"], sort=False):
         place = layer_name({"layer": layer, "call": call})
         for column, summary in SHOWN.items():

@@ -1,7 +1,6 @@
 """Watch a model run: which module attends, what it hands to attention, and what cannot be seen.
 
-`Observer` hands each call to a function. `probe` and `Monitor` measure it and add it to a report;
-whatever else is to be known of the calls of a foreign model can be asked in the same way.
+`Observer` hands each call to a function: `probe` and `Monitor` measure it and add it to a report.
 """
 
 import math
@@ -67,7 +66,7 @@ def probe(
     - `rows`: measure a sample of about so many rows of each head in a call, from up to four
       sequences and all along their length. Means, quantiles and numbers of rows are then those of
       the sample. By default all rows.
-    - `theory`: False leaves out the columns of random scores, which take a second for each length.
+    - `theory`: False leaves out random scores (NaN), which take a second for each length of rows.
 
     Yields a `Report`, to be read after the context. Several runs of the model count together.
 
@@ -134,7 +133,7 @@ def probe(
 
 
 def into(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
-    """Return a function that adds calls to a report, or about so many rows of each head."""
+    """Return a function that adds a call to a report: all rows, or about `rows` of each head."""
     if rows is not None:
         rows = _checking.integer("rows", rows, minimum=1)
 
@@ -149,8 +148,8 @@ def into(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
 class Observer(interception.ModuleTracker):
     """Hand each call of attention in a model to `see`, and list what cannot be observed.
 
-    Inside `at_work`, what this thread runs is watched; `finish` says what was not observed. Raises
-    TypeError for what is no module, and RuntimeError for one that is compiled.
+    Inside `at_work`, what this thread runs is watched; `finish` says what was not observed. A
+    `reader` gives padding and targets, by default padding alone. Raises as `check_model`.
     """
 
     def __init__(self, model: nn.Module, see: OnCall, reader: TokenTracker | None = None) -> None:
@@ -204,9 +203,9 @@ class Observer(interception.ModuleTracker):
         return result
 
     def written(self, call: WrittenOut) -> None:
-        """Hand on a call that writes its softmax out, as soon as its weights meet values.
+        """Hand a call that writes its softmax out to `see`, once its weights meet values.
 
-        Its logits, which it may have let go, are then computed again.
+        Its logits, which it may have let go, are then computed again. What is not known is noted.
         """
         module, tokens = call.module or self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
@@ -267,7 +266,7 @@ class Observer(interception.ModuleTracker):
         return result
 
     def attention(self, result: Tensor, given: Arguments) -> None:
-        """Hand on a call of scaled_dot_product_attention."""
+        """Hand a call of PyTorch's attention to `see`, without its dropout, or note why not."""
         module, tokens = self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
         self.recorder.reached.add(module)
@@ -290,14 +289,14 @@ class Observer(interception.ModuleTracker):
         self.measured = True
 
     def note(self, name: str, layout: Layout) -> None:
-        """Note what a reader of a module's lines has to know: its heads, its parts."""
+        """Note where a module's heads are in doubt, or it runs a part by its `forward` alone."""
         if directly := self.called_directly():
             self.also(name, f"{directly} runs by its `forward` alone, and counts as part of it")
         if doubt := layout.doubt(self.batch):
             self.also(name, doubt)
 
     def queries(self, name: str, tokens: Tokens, call: Call) -> Queries | None:
-        """Return what is known of the queries of a call; note where padding is not."""
+        """Return padding and targets of a call's queries, if known; note where padding counts."""
         known = self.reader.queries(tokens, call)
         padded = self.reader.by_model and tokens.real is not None and not tokens.real.all()
         if (
@@ -309,13 +308,13 @@ class Observer(interception.ModuleTracker):
         return known
 
     def also(self, name: str, line: str) -> None:
-        """Add a line to what a reader of a module's lines has to know, once."""
+        """Add a remark to the report's notes on a module, if they lack it."""
         before = self.notes.get(name, "")
         if line not in before:
             self.notes[name] = f"{before}; {line}".lstrip("; ")
 
     def finish(self) -> list[str]:
-        """Return what was not observed, with a warning; RuntimeError if nothing was."""
+        """Return lines on what was not observed, with a warning; RuntimeError if nothing was."""
         for name in +self.waiting:
             why = "its weights meet no values in a product that is known"
             self.unmeasured[name, why] = None
@@ -358,17 +357,17 @@ class Observer(interception.ModuleTracker):
 
 
 def listed(names: Iterable[str], separator: str = ", ") -> str:
-    """Return the first few of the names, and how many more there are."""
+    """Return the first three names as one text, and how many more there are."""
     names = list(names)
     more = len(names) - NAMES_SHOWN
     return separator.join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tensor]:
-    """Return a call with a head for each head of queries.
+    """Return a call and its result with a head for each head of queries; others as they are.
 
-    Where a query is one token, transformers takes the queries that share a key for a sequence: they
-    come as (batch, heads of keys, group, d), the mask, if it differs by head, likewise.
+    For one token transformers passes the queries that share a key as if they were a sequence,
+    (batch, heads of keys, group, d), and so the mask, if it differs by head.
     """
     group: Any = getattr(module, "num_key_value_groups", 1)
     heads: Any = getattr(layer_config(module), "num_attention_heads", 0)
@@ -386,7 +385,7 @@ def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tens
 
 
 def _unflattened(heads: int, call: Call, result: Tensor) -> tuple[Call, Tensor]:
-    """Return a call with an axis of heads, where they are flattened into the batch."""
+    """Return a call and its result with an axis of heads, if these are flattened into the batch."""
     size = call.query.shape[0]
     tensors = call.query, call.key, call.value
     if not heads or size % heads or any(t.ndim != 3 or t.shape[0] != size for t in tensors):

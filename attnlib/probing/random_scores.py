@@ -29,7 +29,7 @@ NODES = 24
 
 @dataclass(frozen=True)
 class RandomScores:
-    """The theory for rows of scores in d dimensions: `counts` rows of n keys, for each n."""
+    """Hold the theory for rows of scores in d dimensions: `counts` rows of n keys, for each n."""
 
     dimension: int
     n: tuple[float, ...]
@@ -37,12 +37,12 @@ class RandomScores:
 
     @property
     def critical_alpha(self) -> float:
-        """The mean of √(2 log n)."""
+        """The mean of √(2 log n) over the rows; NaN for none."""
         return float(self._mean(freezing.critical_alpha(self.n)))
 
     @property
     def gradient_limit(self) -> float:
-        """The mean of the gradient's limit as α → ∞."""
+        """The mean over the rows of the gradient's limit as α → ∞."""
         nodes = self._nodes(NODES)
         limits = exact.gradient_limit(DotProduct(self.dimension), nodes)
         return float(self._mean(self._between(nodes, limits)))
@@ -65,7 +65,7 @@ class RandomScores:
         return {name: np.where(known, values, math.nan) for name, values in columns.items()}
 
     def _wide(self, alpha: FloatArray) -> FloatArray:
-        """Return P(α r √(χ²/(n − 1)) ≥ √(2 log n)), with n − 1 degrees of freedom, r² ~ χ²_d/d."""
+        """Return P(α r √(χ²/(n − 1)) ≥ √(2 log n)), (α, n), χ² of n − 1 degrees, r² ~ χ²_d/d."""
         nodes = self._nodes(3 * NODES)
         shares = (np.arange(64) + 0.5) / 64
         lengths = alpha[:, None, None] ** 2 * chdtri(self.dimension, shares) / self.dimension
@@ -75,7 +75,7 @@ class RandomScores:
         return self._between(nodes, probability)
 
     def _nodes(self, count: int) -> FloatArray:
-        """Return about `count` of the numbers of keys, the smallest and the largest included."""
+        """Return all numbers of keys, or about `count`, the smallest and the largest included."""
         n = np.array(self.n)
         return n if n.size <= count else np.unique(np.round(np.geomspace(n[0], n[-1], count)))
 

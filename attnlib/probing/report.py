@@ -1,4 +1,4 @@
-"""What a probe has measured, as a table, JSON and text, beside random scores."""
+"""Show what a probe has measured as a table, JSON and text, beside random scores."""
 
 import json
 import math
@@ -71,11 +71,14 @@ TARGET_DEFINITIONS = {
     "mean of −log P is that of the entropy: then no factor for the logits lowers −log P. Above 1 "
     "larger logits lower it, below 1 smaller ones",
 }
-"""The columns that it has beside them where targets are given."""
+"""The columns that it has beside `DEFINITIONS` where targets are given."""
 
 
 class Report:
-    """Hold what `probe` has measured: a table, JSON, and a summary when printed."""
+    """Hold what `probe` has measured: a table, JSON, and a summary when printed.
+
+    Without `theory` random scores are NaN; `targets` adds the columns of `TARGET_DEFINITIONS`.
+    """
 
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
         self.not_finite: list[str] = []
@@ -89,7 +92,7 @@ class Report:
         self._tallies: dict[tuple[str, int, int, int], Tally] = {}
         self._written: list[dict[str, Any]] = []
         self.batch = Batch(self.add)
-        """Takes calls that are to be measured and added."""
+        """Measures the calls that it takes, small ones together, and adds them."""
 
     @property
     def definitions(self) -> dict[str, str]:
@@ -97,7 +100,7 @@ class Report:
         return {**self._columns, "random": RANDOM}
 
     def add(self, layer: str, call: int, measured: Measured) -> None:
-        """Add one call of attention, number `call` of that layer in a run of the model."""
+        """Add a measured call of attention, number `call` of that layer in a run of the model."""
         heads = measured.value_variance.shape[-1]
         key = layer, call, heads, measured.dimension
         self._tallies.setdefault(key, Tally(heads)).add(measured)
@@ -111,7 +114,7 @@ class Report:
         """Return a pandas DataFrame, a row for each layer, call and head, in the calls' order.
 
         Its columns are those of `definitions`. NaN stands for a mean over no rows, and for random
-        scores at an α above 10⁴. Raises ModuleNotFoundError without pandas.
+        scores without theory or at an α above 10⁴. Raises ModuleNotFoundError without pandas.
         """
         with extra_packages("table"):
             import pandas as pd
@@ -180,7 +183,7 @@ AS_THEY_ARE = (
 
 @dataclass(frozen=True, eq=False)
 class _Head:
-    """A head of a place."""
+    """Hold a head of one call in a layer, and the sums over its rows."""
 
     layer: str
     call: int
@@ -189,12 +192,12 @@ class _Head:
     tally: Tally
 
     def mean(self, name: str) -> float:
-        """Return the mean over the rows, or over those with a target."""
+        """Return the mean of `name` over the rows, or those with a target; NaN if there is none."""
         number = self.total("targets" if name.startswith("target") else "rows")
         return self.total(name) / number if number else math.nan
 
     def total(self, name: str) -> float:
-        """Return the sum over the rows."""
+        """Return the sum over the rows of `name`, one of SUMMED."""
         return float(self.tally.sums[SUMMED.index(name), self.head])
 
     @property
@@ -204,7 +207,7 @@ class _Head:
 
     @property
     def random(self) -> RandomScores:
-        """The theory of its rows."""
+        """The theory of random scores for the n of its rows."""
         counts = self.tally.lengths[self.head]
         n = np.flatnonzero(counts[2:]) + 2
         return RandomScores(
@@ -215,7 +218,7 @@ class _Head:
     def line(
         self, critical_alpha: float, limit: float, expected: dict[str, float]
     ) -> dict[str, Any]:
-        """Return its line; `limit` is that of the gradient of random scores."""
+        """Return its line, from random scores' columns `expected` and their gradient's `limit`."""
         alpha, rows = self.alpha, int(self.total("rows"))
         gradient = alpha * self.mean("complement")
         value_std = math.sqrt(self.mean("value_variance"))

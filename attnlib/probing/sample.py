@@ -35,7 +35,7 @@ def some_rows(
 def choose(
     call: Call, output: Tensor, sequences: ArrayLike, queries: ArrayLike
 ) -> tuple[Call, Tensor]:
-    """Return the call and its output for some places in the batch, and some of its queries.
+    """Return the call and its output for the `sequences` of its batch, and the `queries` in each.
 
     q, k and v have the axes (batch, heads, tokens, size).
     """

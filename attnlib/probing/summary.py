@@ -1,4 +1,4 @@
-"""A report in words: its layers beside random scores, and the heads that stand out."""
+"""Write a report in words: its layers beside random scores, and the heads that stand out."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ Line = dict[str, Any]
 """A head: a line of `Report.table`."""
 
 WIDTH = 18
-"""What is shown of a layer's name."""
+"""The most characters of a layer's name that are shown, counted from its end."""
 
 PAGE = 78
 """Characters in a line of what is printed."""
@@ -105,7 +105,7 @@ def text(lines: list[Line]) -> str:
 
 
 def _meant(lines: list[Line]) -> Iterator[str]:
-    """Return in words the weight and ratio of the target key, by head."""
+    """Yield the lines of a table: the heads that give the target key most weight, and a legend."""
     heads = f"in the {MEANT} heads that give it most" if len(lines) > MEANT else "by head"
     yield f"The key that is meant, {heads}:"
     headings = ("rows", *(heading for heading, *_ in TARGET_COLUMNS))
@@ -117,7 +117,7 @@ def _meant(lines: list[Line]) -> Iterator[str]:
 
 
 def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
-    """Return the heads that differ most from random scores of their spread, and why.
+    """Return at most `count` heads that differ most from random scores of their spread, and why.
 
     First those whose numbers are not finite, then by how far 1/Y is from that of random scores, or
     from n where there is no theory. A head without any of the reasons is usual.
@@ -133,7 +133,7 @@ def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
 
 
 def log_ratio(line: Line) -> float:
-    """Return log of 1/Y over that of random scores, or over n where there is no theory; or NaN."""
+    """Return log of 1/Y over that of random scores, or n without theory; NaN if 1/Y is unknown."""
     keys, random = line["effective_keys"], line["random_effective_keys"]
     if not line["rows"] or not math.isfinite(keys):
         return math.nan
@@ -141,12 +141,12 @@ def log_ratio(line: Line) -> float:
 
 
 def has_sink(line: Line) -> bool:
-    """Return whether the first key has much of the weight, and more than its even share."""
+    """Return whether the first key has the weight `SINK` or more, and twice its even share."""
     return bool(line["first_weight"] >= SINK and line["keys"] > 2.0 / SINK)
 
 
 def is_wide(line: Line) -> bool:
-    """Return whether many rows spread beyond √(2 log n)."""
+    """Return whether a share `WIDE` of the rows or more spread to √(2 log n) or beyond."""
     return bool(line["wide"] >= WIDE)
 
 
@@ -156,7 +156,7 @@ def layer_name(line: Line) -> str:
 
 
 def short(name: str, width: int) -> str:
-    """Return the end of a long name."""
+    """Return the name; if it is longer than `width`, its end after an ellipsis."""
     return name if len(name) <= width else "…" + name[1 - width :]
 
 

@@ -25,18 +25,18 @@ entropy H: the difference of the two is (1 − P) κ′(1), so that no other sum
 
 
 class Tally:
-    """Sums over the rows of a module's heads; rows that see fewer than two keys are left out."""
+    """Hold sums over the rows of a module's heads, but for rows that see fewer than two keys."""
 
     def __init__(self, heads: int) -> None:
         self.scale = math.nan
         self.sums = np.zeros((len(SUMMED), heads))
         self.largest_logit = np.full(heads, -np.inf)
         self.lengths = np.zeros((heads, 2), np.int64)
-        """How many rows of each head see so many keys."""
+        """How many rows of each head see n keys, (heads, n + 1)."""
 
     @np.errstate(invalid="ignore", over="ignore")  # of a model that computes infinity
     def add(self, measured: Measured) -> None:
-        """Add the rows of a call."""
+        """Add the rows of a measured call, whose scale replaces that of the one before."""
         values = np.full((len(FIELDS), *measured.rows.keys.shape), np.nan, np.float32)
         values[: len(Rows._fields)] = measured.rows
         if measured.targets is not None:
@@ -63,7 +63,7 @@ class Tally:
 
 
 def _column(name: str, values: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return what is summed over the rows."""
+    """Return what is summed as `name`, for each row, where that is not a field itself."""
 
     def of(field: str) -> FloatArray:
         column: FloatArray = values[FIELDS.index(field)]

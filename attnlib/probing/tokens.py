@@ -27,7 +27,7 @@ NONE = -1
 
 
 class Tokens(NamedTuple):
-    """The tokens of the model around a call; columns are positions, the past first."""
+    """Hold the tokens of the model around a call; columns are positions, the past first."""
 
     length: int | None = None  # of each sequence, without the past
     past: int = 0  # how many tokens of each are in a cache
@@ -37,7 +37,7 @@ class Tokens(NamedTuple):
 
 
 class TokenTracker:
-    """Follows the tokens through a model, and returns the properties of a call's queries."""
+    """Follow tokens through a model to find padding and targets of queries, given as in `probe`."""
 
     def __init__(self, mask: Any = None, targets: Targets | None = None) -> None:
         self.by_model = mask is None
@@ -49,7 +49,7 @@ class TokenTracker:
     def read(
         self, module: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any], before: Tokens
     ) -> Tokens:
-        """Return the tokens of a module, from its arguments and the tokens of the one around it."""
+        """Return a module's tokens, from its arguments and `before`, those of the one around it."""
         scripted = isinstance(module, torch.jit.ScriptModule)
         parameters = () if scripted else _parameters(type(module).forward)
         given = {**dict(zip(parameters, args, strict=False)), **named}
@@ -71,7 +71,7 @@ class TokenTracker:
         return Tokens(real.shape[1], real=real)
 
     def _of_model(self, ids: Any, given: Mapping[str, Any]) -> Tokens:
-        """Return the tokens of a module that takes token ids."""
+        """Return the tokens of a module that takes token ids or embeddings; unknown if neither."""
         ids = ids if _is_matrix(ids) else None
         vectors = given.get("inputs_embeds") if ids is None else ids
         if not isinstance(vectors, Tensor) or vectors.ndim < 2:
@@ -88,7 +88,7 @@ class TokenTracker:
         )
 
     def queries(self, tokens: Tokens, call: Call) -> Queries | None:
-        """Return padding and targets of the queries of a call, or None."""
+        """Return padding and targets of a call's queries; None unless q has four axes."""
         if call.query.ndim != 4:
             return None
         batch, _, length, _ = call.query.shape
@@ -170,7 +170,7 @@ def earlier(ids: NDArray[Any], real: NDArray[np.bool_] | None) -> Places:
 
 @cache
 def _parameters(forward: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of what a module is called with, in their order."""
+    """Return the names of the arguments of a module's `forward`, in their order."""
     return tuple(inspect.signature(forward).parameters)[1:]
 
 
@@ -179,7 +179,7 @@ def _is_matrix(value: Any) -> TypeGuard[Tensor]:
 
 
 def _real(given: Mapping[str, Any], first: Any) -> Tensor | None:
-    """Return which tokens are real by a mask among the arguments that is over (batch, tokens)."""
+    """Return which tokens a mask (batch, tokens) among the arguments shows; None without one."""
     if "src" in given and "tgt" in given:  # of nn.Transformer; its parts are asked themselves
         return None
     for name in ("src_key_padding_mask", "tgt_key_padding_mask", "key_padding_mask"):
@@ -193,13 +193,13 @@ def _real(given: Mapping[str, Any], first: Any) -> Tensor | None:
 
 
 def _columns(matrix: Tensor, start: int, length: int, beyond: int) -> Tensor:
-    """Return columns of the matrix; those beyond its last are filled."""
+    """Return `length` columns from `start`; those after the matrix's last hold `beyond`."""
     missing = max(0, start + length - matrix.shape[1])
     return nn.functional.pad(matrix, (0, missing), value=beyond)[:, start : start + length]
 
 
 def _mask(value: Any) -> Tensor:
-    """Return the argument `mask`, (batch, tokens), as booleans."""
+    """Return the argument `mask`, (batch, tokens), as booleans; ValueError for another one."""
     try:
         mask = torch.as_tensor(value)
     except (TypeError, ValueError):
