@@ -258,7 +258,7 @@ class _Rescaled(Mode):
         return not self.layers.isdisjoint(came)
 
     def changed(self, options: Options) -> Options:
-        """Return a call's options, with the context's scale in place if that states one."""
+        """Return a call's options, with the context's scale, if stated, in place of its own."""
         kept = self.options if self.options.stated() else options
         return kept._replace(post_scale=options.post_scale)
 
@@ -274,7 +274,7 @@ class _Rescaled(Mode):
         return scaled(call, self.changed(options), RAW_SDPA, self.relative)
 
     def written(self, call: WrittenOut) -> Tensor | None:
-        """Return a softmax's logits times the factor, None to keep them; raise without one."""
+        """Return a softmax's logits times the factor, None to keep them; raise for a policy."""
         self.calls += 1
         self.graph_seen = self.graph_seen or interception.in_graph()
         if ACTIVE_CONTEXTS.modes[-1] is not self or not self.here(call.module):

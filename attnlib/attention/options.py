@@ -86,7 +86,10 @@ def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | No
 def checked_policy(
     policy: str | Policy | ScaleFunction, normalize_qk: bool, called: str = "normalize_qk"
 ) -> Policy:
-    """Return the policy; ValueError if it is not for `normalize_qk`, which is named `called`."""
+    """Return the policy as a Policy, if it is for cosines just where `normalize_qk` is True.
+
+    Else ValueError, which says what to pass: `called` is the name of that argument.
+    """
     product: Literal["cosine", "dot product"] = "cosine" if normalize_qk else "dot product"
     rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy), product)
     if rule.applied_to == product:

@@ -99,10 +99,7 @@ def _constant(factor: float, n: FloatArray, d: FloatArray, position: FloatArray)
 
 
 def _mask(*arguments: Any, config: Any, **named: Any) -> Tensor | None:
-    """Return the mask that the fused kernel takes.
-
-    RuntimeError for a model that asks the registry for masks alone: its code would add this one.
-    """
+    """Return the fused kernel's mask; raise for a model that asks the registry for masks alone."""
     from transformers.masking_utils import sdpa_mask
 
     asking, written_out = _parts(type(config))
@@ -119,7 +116,7 @@ def _mask(*arguments: Any, config: Any, **named: Any) -> Tensor | None:
 def _parts(kind: type) -> tuple[list[str], list[str]]:
     """Return the classes beside `kind` that ask the registry, and those that write attention out.
 
-    They are in the file of `kind`, or of its model if it is a configuration; none elsewhere.
+    Their file is that of `kind`, or of the model of a configuration; outside transformers none.
     """
     return _parts_of(kind.__module__.replace("configuration_", "modeling_"))
 
@@ -165,7 +162,7 @@ def _parts_of(file: str) -> tuple[list[str], list[str]]:
 
 
 class _Registered:
-    """Compute attention for transformers at a policy's scale; if `relative`, times the model's."""
+    """Compute attention for transformers at a policy's scale; `relative` multiplies the model's."""
 
     def __init__(self, policy: Policy, relative: bool) -> None:
         self._policy, self._relative = policy, relative

@@ -123,10 +123,10 @@ class Step:
     shape: torch.Size = field(default_factory=torch.Size)
     ordered: bool = True  # whether the rows are those of the product, in their order
     lost: str = ""  # why it cannot be run again
-    learned: bool = False  # a product with columns that are learned
+    learned: bool = False  # whether the columns of the product are learned
     heads: int = 0  # of its operands, if they come before the sequences in the first axis
-    weighs: bool = False  # a product of which a softmax has been taken
-    beside: bool = False  # a product that goes into outputs otherwise
+    weighs: bool = False  # whether a softmax of the product has been taken
+    beside: bool = False  # whether the product reaches outputs without a softmax
     autocast: tuple[str, bool] | None = None
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
@@ -206,7 +206,7 @@ class Step:
         return own / number if "div" in self.name else own * number
 
     def _hides(self) -> bool:
-        """Return whether the values that the function fills in, −10⁴ or less, hide keys."""
+        """Return whether the function fills in numbers of −10⁴ or less, which hide keys."""
         values = [x for x in self.args if not isinstance(x, Step)][-1:]
         value = self.kwargs.get("value", *values)
         return bool((value <= HIDDEN).all() if isinstance(value, Tensor) else value <= HIDDEN)
@@ -432,7 +432,7 @@ class Weights(NamedTuple):
     shape: torch.Size
     changed: bool
     version: int
-    columns: bool = False  # whether each query has a column
+    columns: bool = False  # whether a query has a column of weights, not a row
 
 
 class Mark(NamedTuple):
@@ -441,8 +441,8 @@ class Mark(NamedTuple):
     kind: str  # one of ORDER: "products" are entry by entry, "scores" of activations
     module: nn.Module | None = None
     why: str = ""
-    sure: bool = False  # its scores are of two activations
-    heads: int = 0  # what comes first in its first axis, made of two
+    sure: bool = False  # whether its scores are of two activations
+    heads: int = 0  # size of the first of two axes that its first one joins
     size: int = 0  # of the vectors that are squared
 
 
@@ -542,7 +542,7 @@ class Recorder:
         return f"{self.paths[module] or 'the model'} ({type(module).__name__})"
 
     def lines(self, shown: Callable[[Any], str], *, hints: bool = False) -> list[str]:
-        """Return a line per reason: the modules out of reach, by `shown`; or only `hints`."""
+        """Return a line per reason, of modules named by `shown`: out of reach, or `hints`."""
         by_reason: dict[str, list[str]] = {}
         known = self.reached.union(self.unreached)
         for module, why in (self.hints if hints else self.unreached).items():
