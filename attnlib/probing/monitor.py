@@ -270,7 +270,7 @@ class Monitor:
         monitor = self
 
         class Callback(lightning.Callback):  # type: ignore[misc]
-            """Watch each step that is due, from its batch: Lightning does not call the module."""
+            """Watch the batch of each step that is due: Lightning does not call the module."""
 
             def on_fit_start(self, *_: Any) -> None:
                 monitor._entered = len(monitor.tables)

@@ -205,7 +205,7 @@ class Observer(interception.ModuleTracker):
     def written(self, call: WrittenOut) -> None:
         """Hand a call that writes its softmax out to `see`, once its weights meet values.
 
-        Its logits, which it may have let go, are then computed again. What is not known is noted.
+        Its logits, which it may have let go, are then computed again. A note says why if it cannot.
         """
         module, tokens = call.module or self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
@@ -314,7 +314,7 @@ class Observer(interception.ModuleTracker):
             self.notes[name] = f"{before}; {line}".lstrip("; ")
 
     def finish(self) -> list[str]:
-        """Return lines on what was not observed, with a warning; RuntimeError if nothing was."""
+        """Return lines on what was missed, and warn of it; RuntimeError if nothing was measured."""
         for name in +self.waiting:
             why = "its weights meet no values in a product that is known"
             self.unmeasured[name, why] = None

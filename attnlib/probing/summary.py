@@ -61,7 +61,7 @@ EVENLY = 0.9
 """A head that spreads its weight over this share of the keys is called even."""
 
 FAR = 1.5
-"""A head is far from random scores if its number of keys is so many times theirs, or less."""
+"""A head is far from random scores if its 1/Y and theirs differ by more than this factor."""
 
 
 def text(lines: list[Line]) -> str:
@@ -141,7 +141,7 @@ def log_ratio(line: Line) -> float:
 
 
 def has_sink(line: Line) -> bool:
-    """Return whether the first key has the weight `SINK` or more, and twice its even share."""
+    """Return whether the first key has the weight `SINK` or more, over twice its even share."""
     return bool(line["first_weight"] >= SINK and line["keys"] > 2.0 / SINK)
 
 
