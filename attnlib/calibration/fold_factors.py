@@ -129,7 +129,7 @@ def _changes(
 
 
 def _times(factor: FloatArray, channels: int, size: int, order: str) -> FloatArray | None:
-    """Return the factor of each channel for queries in that order; None if they do not fit."""
+    """Return the factor of each channel, with queries in that `order`; None if they do not fit."""
     heads, number = factor.size, channels // size
     if order == "norm" and number < heads:  # of all heads
         return None if np.ptp(factor) else np.full(channels, factor[0])
@@ -149,7 +149,7 @@ def _times(factor: FloatArray, channels: int, size: int, order: str) -> FloatArr
 def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name: str) -> Applied:
     """Give a model of transformers a function of attention that multiplies logits by factors.
 
-    `factor(layer, n)` is over (…, heads, queries). The function calls that which was there before.
+    `factor(layer, n)` is over (…, heads, queries). The function calls the one that was before it.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 

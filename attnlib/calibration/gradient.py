@@ -140,7 +140,7 @@ def scale_gradient(
 
 
 def same_heads(known: dict[tuple[str, int], int], place: Place) -> None:
-    """Note the number of heads of a call in `known`; ValueError where another one is there."""
+    """Note the number of heads of a call in `known`; ValueError where that has another one."""
     before = known.setdefault(place[:2], place.heads)
     if before != place.heads:
         raise ValueError(

@@ -53,7 +53,7 @@ class LogitFactors(interception.ModuleTracker):
         super().__init__(model)
         self.model, self.factor = model, factor
         self.inside = False
-        self.doubts: dict[str, str] = {}  # of which heads are meant, by layer
+        self.doubts: dict[str, str] = {}  # how heads are told apart, if uncertain, by layer
         self.recorder = Recorder(lambda: self.running, made=self.note_made)
 
     def multiplied(

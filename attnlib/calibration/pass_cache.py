@@ -18,7 +18,7 @@ Slope = tuple[float, FloatArray]
 
 @dataclass
 class Cache:
-    """Keep losses and gradients in a file, a line for each, under a digest of what they are of.
+    """Keep losses and gradients in a file, a line for each, under a digest of their arguments.
 
     - `path`: the file. Without a path nothing is kept.
 

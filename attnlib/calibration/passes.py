@@ -21,7 +21,7 @@ Loss = Callable[[nn.Module, Any], Tensor]
 """A function of a model and a text that returns what training would make small, a scalar."""
 
 LogFactor = Callable[[Place, FloatArray], FloatArray]
-"""A function of a place and n of each query that returns log t, (…, heads, queries)."""
+"""A function from a place and n, (…, 1 or heads, queries), to log t, (…, heads, queries)."""
 
 
 GRADIENTS = interception.without_torch_function(torch.autograd.grad)

@@ -298,7 +298,7 @@ class _Reader:
     def unpacked(self, sums: FloatArray, heads: int, size: int) -> tuple[FloatArray, FloatArray]:
         """Return the sums of queries and of keys in a packed layer, in the order that agrees.
 
-        That is all queries, all keys, all values; or, by key head, its queries, its key, its value.
+        The orders: all queries, all keys, all values; or, by key head, its queries, key and value.
         """
         number = sums.shape[1] // size
         groups = (number - heads) // 2
