@@ -60,7 +60,7 @@ def is_compiled(model: nn.Module) -> bool:
 
 
 def in_graph() -> bool:
-    """Return whether what torch.compile has made, functions or code of inductor, calls this."""
+    """Return whether a graph of torch.compile, as functions or as code of inductor, calls this."""
     frame: Any = sys._getframe(1) if "torch._dynamo" in sys.modules else None
     while frame is not None:
         functions = frame.f_code.co_filename.startswith("<eval_with_key>")
@@ -195,11 +195,11 @@ class ModuleTracker(Mode):
             for name, module in model.named_modules()
             if (code := getattr(vars(type(module)).get("forward"), "__code__", None))
         }
-        self.unexplained: set[str] = set()  # of those that got a tensor nothing seen has made
+        self.unexplained: set[str] = set()  # of those with a tensor of unknown origin
         self.made: Any = WeakTensorKeyDictionary()  # in the modules that look like attention
         self.constants = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-        self.looking: list[str] = []  # names of such modules that run
-        self.batch = 0  # of what the model is called with
+        self.looking: list[str] = []  # names of running modules that look like attention
+        self.batch = 0  # size of what the model is called with
         self.elsewhere: dict[str, nn.Module] = {}  # modules that ran in another thread
 
     @contextmanager
@@ -228,7 +228,7 @@ class ModuleTracker(Mode):
     def enter_module(
         self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
     ) -> None:
-        """Note that a module starts; `named` are its keyword arguments, by default looked up."""
+        """Note that a module starts; without `named`, the caller's frame has its keywords."""
         if not self.belongs(module):
             return
         named = named_arguments() if named is None else named
@@ -264,7 +264,7 @@ class ModuleTracker(Mode):
                     self.made[tensor] = True
 
     def called_directly(self) -> str:
-        """Return the class whose `forward` the inmost module calls without calling it, or ""."""
+        """Return the class whose `forward` the inmost module calls directly, or ""."""
         module = self.running[-1]
         own = [
             getattr(vars(kind).get("forward"), "__code__", None) for kind in type(module).__mro__
@@ -379,7 +379,7 @@ class Arguments(NamedTuple):
 def without_torch_function(function: Any) -> Any:
     """Return a copy of a function of PyTorch that hands itself to no mode.
 
-    A mode that gets such a function does not see what it calls, and gets it again when it calls it.
+    A mode gets the original whole, without the calls inside it, and again when the mode calls it.
     """
     names = dict(function.__globals__)
     for check in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
@@ -404,7 +404,7 @@ HIDDEN = -1e4
 def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
     """Return how many keys before its own the first query of a CausalBias sees; else None.
 
-    Where torch.nn.attention.bias has its masks, the compiler is loaded too.
+    It goes by the name of the class: to import torch.nn.attention.bias loads the compiler.
     """
     if type(mask).__name__ != "CausalBias":
         return None
