@@ -35,6 +35,8 @@ def open_model(
     where, options = name, dict[str, Any](trust_remote_code=trust_remote_code)
     if name.endswith(".gguf"):
         where, options["gguf_file"] = os.path.split(os.path.abspath(name))
+    if name.startswith((".", "/", "~")) and not os.path.exists(name):
+        raise ValueError(f"{name} cannot be loaded: no such folder")
     try:
         with _use_cache_if_offline(where):
             load = transformers.AutoTokenizer.from_pretrained

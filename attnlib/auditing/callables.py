@@ -93,6 +93,10 @@ class CallableAudit:
             self.length = min(length, expected.top_k)
         self.whole = subject.eps < 1e-5 and subject.stored is None
         """Whether no type of fewer digits than float32 is declared."""
+        self.half = subject.eps == torch.finfo(torch.float16).eps
+        """Whether float16 is declared."""
+        self.apart = 1.0
+        """By which factor the scales of ranges of a long row differ."""
         self.cap_found = math.inf
         self.sink_found: FloatArray | None = None
         self.one_sided = False
@@ -163,6 +167,8 @@ class CallableAudit:
         q, k = equal_keys(subject, n, n)
         equal = subject.weights(q, k, torch.arange(n))
         self.nearer = None if self.expected.rotates else causes.by_distance(equal, eps)
+        if self.nearer is not None:
+            subject.slopes = self.nearer[0]
         if not np.isfinite(equal).all():
             row = int(np.flatnonzero(~np.isfinite(equal).all(axis=(0, -1)))[0])
             self.report.add("hidden", "numbers", "NaN", f"row {row} of equal keys")
@@ -173,7 +179,10 @@ class CallableAudit:
         if cause is None and self.expected.factor == 1.0:
             cause = causes.undivided(equal)
         if cause is None and self.expected.top_k is None:
-            cause = causes.merged(subject, min(LONGER, self.d))
+            lengths = min(LONGER, self.d), self.length
+            apart = [causes.ranges(subject, n) for n in lengths]
+            cause = next((entry for entry in apart if isinstance(entry, causes.Cause)), None)
+            self.apart = 1.0 if cause else max(entry for entry in apart if isinstance(entry, float))
         if cause is None and not self.expected.rotates:
             self.rounding()
         self.random = dense = None if cause else causes.dense(subject, n, equal)
@@ -214,7 +223,7 @@ class CallableAudit:
         """Compare a bias by distance with the intended one. No later check depends on it."""
         target, actual = self.expected.slopes, self.nearer
         heads = self.subject.size.heads
-        slopes, even = actual or (np.zeros(heads), True)
+        slopes, even, error = actual or (np.zeros(heads), True, 0.0)
         text = ", ".join(f"{slope:.4g}" for slope in slopes)
         text = text if even else f"no line, about {text}"
         if actual is not None:
@@ -224,7 +233,7 @@ class CallableAudit:
         if target is None and (actual is None or self.expected.scale is None):
             return False
         wanted = np.resize(target or (0.0,), heads)
-        if even and agree(wanted, slopes, slopes).all():
+        if even and agree(wanted, slopes - error, slopes + error).all():
             return False
         expected = (
             ", ".join(f"{slope:.4g}" for slope in wanted) if target else "no bias by distance"
@@ -310,11 +319,11 @@ class CallableAudit:
         """Return whether the weights do not depend on scores at all."""
         if float(np.abs(self.here.value).max()) * math.sqrt(self.d) >= NOTHING:
             return False
-        nothing, keys = np.zeros(1), np.array([float(self.short)])
-        self.report.scale = Scale(
-            "dot product", keys, keys - 1.0, nothing, nothing, nothing, "scores do not count"
-        )
         if not self.report.findings:  # such as that its own key is hidden
+            nothing, keys = np.zeros(1), np.array([float(self.short)])
+            self.report.scale = Scale(
+                "dot product", keys, keys - 1.0, nothing, nothing, nothing, "scores do not count"
+            )
             self.report.add("scale", "scores that count", "0", "weights stay the same")
         return True
 
@@ -342,7 +351,15 @@ class CallableAudit:
         if not slope.straight:
             worst = np.argmax(slope.high - slope.low)
             ends = f"{slope.low.flat[worst]:.4g} to {slope.high.flat[worst]:.4g}"
-            report.add("law", "one scale for all products", ends, "larger and smaller ones")
+            why = "larger and smaller ones"
+            if subject.stored is not None and slope.low.flat[worst] < 0.0 < slope.high.flat[worst]:
+                why += ": perhaps a zero point is left out"
+            report.add("law", "one scale for all products", ends, why)
+        margin = 4.0 * AGREES + 8.0 * subject.eps + 4.0 * subject.stored_error
+        known = any(finding.code == "law" for finding in report.findings)
+        if self.apart > 1.0 + margin and not (known or self.expected.rotates):
+            text = f"scales that differ by a factor of {self.apart:.4g}"
+            report.add("law", "one scale", text, f"ranges of {self.length} keys")
         if ((slope.low > slope.high[0]) | (slope.high < slope.low[0])).any():
             each = ", ".join(f"{value:.4g}" for value in slope.value[:, -1])
             report.facts["scale by head"] = each
@@ -491,9 +508,9 @@ class CallableAudit:
         if len(powers) > 1 and np.ptp(powers) < 0.01:
             return
         for size, measured in answers.items():
-            own, constant = (
-                agree(value, measured.low, measured.high) for value in (rule(size), whole.value)
-            )
+            own = agree(rule(size), measured.low, measured.high)
+            margin = (AGREES + 4.0 * self.subject.stored_error) * whole.value
+            constant = measured.low <= whole.high + margin and whole.low - margin <= measured.high
             larger = range(size + 8 - size % 8, 4 * size, 8)
             fits = [d for d in larger if agree(rule(d), measured.low, measured.high)]
             if fits and not own and not (constant and len(answers) > 1):
@@ -579,6 +596,10 @@ class CallableAudit:
         if not agree(self.expected.factor, factor.low, factor.high):
             meant_factor = f"a factor of {self.expected.factor:g}"
             self.report.add("values", meant_factor, shown(factor), "v = 1")
+        elif subject.stored is not None:  # its scale may be that of keys
+            times = questions.of_small_values(subject, n)
+            if not 0.5 < times < 2.0:
+                self.report.add("values", "a factor of 1", f"{times:.2g}", "v a quarter as large")
 
     def long_sink(self) -> None:
         """Report a sink that counts more often among many keys, as once in each part of them."""
@@ -622,6 +643,11 @@ class CallableAudit:
             wanted = f"chunks of {target.chunk} keys" if (target.chunk or n) < n else wanted
             if actual != wanted:
                 self.report.add("window", wanted, actual, f"n = {n}")
+        far = 0
+        if n <= (target.window or 0.0) < math.inf:
+            unasked = f"the window of {target.window:g}, at most {n} keys were asked"
+            self.report.facts["not asked"] = unasked
+            far = int(target.window or 0.0) + LONGER if self.nearer is None else 0
         behind = questions.first_key(subject, n - 1, n - 2, n - 1, back=True)
         if behind:  # a kernel may drop what is beyond whole blocks
             self.report.add("window", "its own key", f"not the last {behind}", f"n = {n - 1}")
@@ -630,6 +656,13 @@ class CallableAudit:
             after = questions.first_key(subject, n, 0, 1, back=True)
             if n > self.short and alone != last and after == 0:  # else aligned to the first key
                 self.report.add("cache", _keys(last, n), _keys(alone, n), f"one query of {n} keys")
+            elif n < far <= LONGEST and after == 0:
+                actual = _keys(questions.run(subject, far, far - 1, 1, even=True), far)
+                self.report.facts.pop("not asked")
+                self.report.facts["window"] = f"{actual}, by one query of {far}"
+                wanted = _keys(questions.Run(target.first, far - LONGER), far)
+                if actual != wanted:
+                    self.report.add("window", wanted, actual, f"one query of {far} keys")
         whole = target.causal is False and min(target.window or n, target.chunk or n) >= n
         if target.ahead is not None or whole:
             seen = n - 1 - questions.first_key(subject, n, 0, n, back=True)
@@ -849,8 +882,9 @@ class CallableAudit:
             q, k = (torch.full_like(t, (1e5 / self.d) ** 0.5) for t in equal_keys(subject, 2, 2))
             finite = np.isfinite(subject.weights(q, k, torch.arange(2))).all()
             why = "q·k is kept in float16 before it is scaled"
-            self.report.facts["q·k of 1e5"] = "finite" if finite else f"overflows: {why}"
-            if strict and not finite:
+            above = f"overflows above 65504: {why}"
+            self.report.facts["q·k of 1e5"] = "finite" if finite else above
+            if strict and not finite and not self.half:
                 actual = "NaN or infinity"
                 self.report.add("precision", "finite weights", actual, f"q·k of 1e5: {why}")
         if self.whole and self.expected.top_k is None:

@@ -5,6 +5,7 @@ keys at random show along which axis weights add up, and whether a few keys are 
 """
 
 import math
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ PARTS = 2
 """A softmax that is merged from parts, with another scale, has other ratios between them only."""
 FAINT = 0.02
 """A share of the weight of equal keys that a smaller one does not have by chance."""
+RANGES = 64
+"""Ranges of keys that are told apart in a long row."""
 MERGED = 1.2
 """By which factor parts of a row may change more than others, as they are rounded."""
 LINEAR = 0.01
@@ -152,26 +155,33 @@ def other_heads(subject: Subject, dense: Dense) -> Cause | None:
     return Cause("norm", "each head by itself", "weights depend on another head's queries", why)
 
 
-def merged(subject: Subject, n: int) -> Cause | None:
-    """Return a cause if a larger key changes some of the other keys of a row more than others.
+@np.errstate(invalid="ignore", divide="ignore")  # keys that are not seen weigh nothing
+def ranges(subject: Subject, n: int) -> Cause | float:
+    """Return a cause if larger keys in a range change some of the others more than the rest.
 
-    They are equal, so that rounding is the same: parts of a softmax are merged with other weights.
+    These are equal, so that rounding is the same: parts of a softmax are merged with other weights.
+    Else return by which factor the odds of the larger keys differ. Ranges end within blocks.
     """
-    for part in (0.0625, 0.25, 1.0):
-        x = part * math.sqrt(subject.size.dimension)
-        given = contents(subject, n, n, torch.tensor([n - 1]), x)
-        equal = contents(subject, n, n, torch.tensor([n - 1]), 0.0)
-        before, after = (subject.weights(t.q, t.k, torch.arange(n))[:, -1] for t in (equal, given))
-        both = (before[:, :-1] > SMALL) & (after[:, :-1] > SMALL)
-        if not both.any() or not np.isfinite(before + after).all():
-            return None
-        change = after[:, :-1] / np.maximum(before[:, :-1], NONE)
-        most, least = np.where(both, change, 0.0).max(-1), np.where(both, change, np.inf).min(-1)
-        if (most > MERGED * least).any():
-            text = "one of several parts, merged with wrong weights"
-            why = "a larger key changes the ratio of equal ones"
-            return Cause("softmax", "one softmax over all keys", text, why)
-    return None
+    number, worst = min(subject.value_size, RANGES), 1.0
+    groups = torch.arange(n) * number // n
+    middle = (groups >= number * 2 // 7) & (groups < number * 4 // 7)
+    for part, raised in product((0.0625, 0.25, 1.0), (middle, ~middle)):
+        at, x = raised.nonzero()[:, 0], part * math.sqrt(subject.size.dimension)
+        given = (contents(subject, n, n, at, component) for component in (0.0, x))
+        before, after = (subject.weights(t.q, t.k, groups)[:, -1] for t in given)
+        change = np.where(np.minimum(before, after) > SMALL, np.log(after / before), np.nan)
+        special = raised[groups.diff(prepend=groups[:1] - 1) > 0].numpy()
+        for others, larger in zip(change[:, ~special], change[:, special], strict=True):
+            if not (np.isfinite(others).any() and np.isfinite(larger).any()):
+                continue
+            if np.nanmax(others) - np.nanmin(others) > math.log(MERGED):
+                text = "one of several parts, merged with wrong weights"
+                why = f"larger keys change the ratio of equal ones, n = {n}"
+                return Cause("softmax", "one softmax over all keys", text, why)
+            odds = np.abs(larger - np.nanmedian(others))
+            if np.nanmin(odds) > 1.0:
+                worst = max(worst, float(np.nanmax(odds) / np.nanmin(odds)))
+    return worst
 
 
 def no_softmax(subject: Subject, dense: Dense) -> Cause | None:
@@ -252,8 +262,8 @@ def few_keys(dense: Dense, equal: FloatArray) -> tuple[int, int] | None:
     return int(count.min()), int(count.max())
 
 
-def by_distance(equal: FloatArray, eps: float) -> tuple[FloatArray, bool] | None:
-    """Return the slope of logits per place nearer, by head, and whether it is even.
+def by_distance(equal: FloatArray, eps: float) -> tuple[FloatArray, bool, float] | None:
+    """Return the slope of logits per place nearer, by head, whether it is even, and its error.
 
     None where equal keys weigh the same.
     """
@@ -267,4 +277,6 @@ def by_distance(equal: FloatArray, eps: float) -> tuple[FloatArray, bool] | None
     slopes, starts = np.polyfit(place, logs.T, 1)
     off = np.abs(logs - (slopes[:, None] * place + starts[:, None])).max(axis=-1)
     even = off <= LINEAR * np.ptp(logs, axis=-1) + 64.0 * eps
-    return slopes, bool(even.all())
+    off_middle = place - place.mean()  # a weight and its output are rounded
+    error = eps * float(np.abs(off_middle).sum() / (off_middle**2).sum())
+    return slopes, bool(even.all()), error

@@ -78,6 +78,10 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
         if getattr(config, "scale_attn_by_inverse_layer_idx", False):
             factor, source = factor / (module.layer_idx + 1.0), "scale_attn_by_inverse_layer_idx"
         return rotated * factor * d**power, source
+    products = getattr(module, "pos_att_type", None)
+    if _of_transformers(kind) and products is not None:
+        number = 1 + len({"c2p", "p2c"} & set(products))
+        return (number * d) ** -0.5, f"1/√{number}d, of {number} products: the policy deberta"
     return None, "neither the configuration nor the census of families says it"
 
 

@@ -33,6 +33,8 @@ IMPLEMENTATIONS = ("sdpa", "eager")
 FEW_HEADS = 2
 """Of keys are asked where that can be: the others go the same way."""
 OPTIONS = ("softcap", "s_aux")
+NO_SINK = -50.0
+"""A logit below which a sink has no weight beside keys."""
 BEFORE = "what multiplies q or k before attention"
 
 
@@ -171,6 +173,15 @@ def audit_model(
             audited[key] = _by_kernel(call, length)
         if call.before.kept and norm_is_meant(call.module):
             report.add("norm", f"{call.before.kept} normalised", "no norm", NO_NORM, where=name)
+        sinks = call.options.get("s_aux")
+        others = any(
+            "s_aux" in other.options and type(other.module) is type(call.module)
+            for other in observed.values()
+        )
+        if sinks is None and (others or getattr(call.module, "sinks", None) is not None):
+            report.add("sink", "the sinks of its kind of layer", "none is handed", where=name)
+        elif sinks is not None and float(sinks.max()) < NO_SINK:
+            report.add("sink", "sinks with weight", f"a logit of {sinks.max():.4g}", where=name)
         if call.temperature is not None:
             _compare_temperature(report, name, *call.temperature)
         elif call.before.times is None:
@@ -352,4 +363,4 @@ def _kernels(report: Report, model: Any, run: Callable[[], Any], rounding: float
             report.facts["unstable"] = f"rounding alone moves the output by {moved:.1g}"
             if apart < 100.0 * moved:
                 continue
-            report.add("kernels", f"what {first} gives", f"{apart:.1g} apart", name)
+            report.add("kernels", "the same output", f"{apart:.1g} apart", f"{first} and {name}")

@@ -123,8 +123,10 @@ def slope(
     margin = 6.0 * eps / np.min(products, axis=0)
     value = (above + below) / 2.0
     margin = margin + subject.stored_error * np.abs(value)
-    apart = np.abs(above - below)
     position = np.asarray(rows, dtype=np.float64)
+    biases = np.abs(np.reshape(subject.slopes, (-1, 1))) * position  # logits of that size
+    margin = margin + eps * biases / np.min(products, axis=0)
+    apart = np.abs(above - below)
     return Slope(
         value,
         np.minimum(above, below) - margin,
@@ -238,6 +240,8 @@ def cap(subject: Subject, length: int) -> Cap | None:
     last = [length - 1]
     straight = slope(subject, length, last).over_heads(0)
     unit = straight.value * math.sqrt(subject.size.dimension)
+    if straight.low < 0.0 < straight.high:  # no scale, and so no bend
+        return None
 
     def bend(logit: float) -> tuple[float, float]:
         shift = float(near(logit / unit))
@@ -255,7 +259,7 @@ def cap(subject: Subject, length: int) -> Cap | None:
             return Cap("clamp", Interval((low + high) / 2.0, low, high))
         before = ratio
         # Above and below the two bend apart, and their mean does not; logits are rounded.
-        error = CURVED + (straight.high - straight.low) / straight.value
+        error = CURVED + (straight.high - straight.low) / abs(straight.value)
         error += 4.0 * subject.eps * logit + 4.0 * subject.stored_error
         ends = [ratio, ratio * (1.0 - error), ratio * (1.0 + error)]
         if ends[2] < 1.0 and (ends[0] < 0.9 or wanted == 64.0):
@@ -315,6 +319,14 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     sink = np.log(seen * grows / start)
     factor = _of_heads(1.0 / start, (factor_error + off) / start)
     return Total(factor, sink, error / grows + factor_error + 2.0 * off * abs(least))
+
+
+def of_small_values(subject: Subject, length: int) -> float:
+    """Measure the factor on values that are a quarter as large, over that on larger ones."""
+    q, k = equal_keys(subject, length, length)
+    v = spread(subject.value_size).expand(subject.size.key_heads, length, -1)
+    large, small = (subject.output(q, k, v * by)[:, -1].sum() for by in (1.0, 0.25))
+    return float(4.0 * small / large)
 
 
 def sums(subject: Subject, length: int, unit: float) -> dict[str, float]:

@@ -44,7 +44,8 @@ The size is that of a head, mostly {d}. All are {dtype}.
 For each, compute your attention as it is in the engine, with its scale, {mask}, but
 without turning q and k by position. Queries that are fewer than keys are the last ones.
 Write the output, (queries, {heads}, size of v), as "output" into NNNN.output.safetensors.
-Leave out what the engine cannot take, such as other sizes of heads: the report names it.
+Answer all with as many queries as keys and the size {d}. Of the others, leave out what the engine
+cannot take, such as other sizes of heads: the report names it.
 Then run: attnlib audit --read THIS_FOLDER {options}
 It may add questions. Then answer those too, and run it again.
 Not asked: masks as arguments, gradients, equal answers twice, more than {length} keys.
@@ -174,7 +175,9 @@ def read(folder: str | Path, **intent: Any) -> Report:
         names = asked.save()
         more = f"{names[0]} to {names[-1]}"
         raise UnansweredError(f"{folder} has new questions: answer {more}, and read again")
-    report.facts["not asked"] = f"masks, gradients, the same twice, over {asked.length} keys"
+    unasked = [f"masks, gradients, the same twice, over {asked.length} keys"]
+    unasked += [report.facts["not asked"]] if "not asked" in report.facts else []
+    report.facts["not asked"] = ", ".join(unasked)
     if asked.refused:
         report.facts["not answered"] = f"the questions {', '.join(sorted(asked.refused))}"
     return report

@@ -188,7 +188,7 @@ def shown(number: Interval) -> str:
     """Return a number with a bound of its error, a power of ten.
 
     The bound is at least about 1e-4 of the number: what is less is rounding, another on each
-    processor.
+    processor. Where it is more than a tenth, the ends of the interval.
     """
     half = max(number.high - number.value, number.value - number.low)
     if not math.isfinite(half):
@@ -199,5 +199,7 @@ def shown(number: Interval) -> str:
     if not powers:
         return "0"
     power = max(powers)
+    if 10.0**power > 0.1 * size > 0.0:
+        return f"{number.low:.3g} to {number.high:.3g}"
     digits = math.floor(math.log10(size) + 1e-4) - power + 1 if size else 1
     return f"{number.value:.{max(digits, 1)}g} ± {10.0**power:g}"

@@ -74,6 +74,7 @@ class Subject:
         )
         self.value_size = size.dimension
         self.stored_error = 0.0  # of a product, by how keys are stored
+        self.slopes: FloatArray = np.zeros(1)  # of a bias by distance, in each head
         self.sees_past = False  # found out by asking: whether it is causal by itself,
         self.normalises = False  # and whether q and k are brought to length 1
 
