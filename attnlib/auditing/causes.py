@@ -162,7 +162,7 @@ def ranges(subject: Subject, n: int) -> Cause | float:
     These are equal, so that rounding is the same: parts of a softmax are merged with other weights.
     Else return by which factor the odds of the larger keys differ. Ranges end within blocks.
     """
-    number, worst = min(subject.value_size, RANGES), 1.0
+    number, worst = min(subject.value_size, n, RANGES), 1.0
     groups = torch.arange(n) * number // n
     middle = (groups >= number * 2 // 7) & (groups < number * 4 // 7)
     for part, raised in product((0.0625, 0.25, 1.0), (middle, ~middle)):

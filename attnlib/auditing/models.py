@@ -173,7 +173,7 @@ def audit_model(
             audited[key] = _by_kernel(call, length)
         if call.before.kept and norm_is_meant(call.module):
             report.add("norm", f"{call.before.kept} normalised", "no norm", NO_NORM, where=name)
-        sinks = call.options.get("s_aux")
+        sinks = None if (given := call.options.get("s_aux")) is None else given.detach()
         others = any(
             "s_aux" in other.options and type(other.module) is type(call.module)
             for other in observed.values()
