@@ -173,15 +173,11 @@ def audit_model(
             audited[key] = _by_kernel(call, length)
         if call.before.kept and norm_is_meant(call.module):
             report.add("norm", f"{call.before.kept} normalised", "no norm", NO_NORM, where=name)
-        sinks = None if (given := call.options.get("s_aux")) is None else given.detach()
-        others = any(
-            "s_aux" in other.options and type(other.module) is type(call.module)
-            for other in observed.values()
-        )
-        if sinks is None and (others or getattr(call.module, "sinks", None) is not None):
-            report.add("sink", "the sinks of its kind of layer", "none is handed", where=name)
-        elif sinks is not None and float(sinks.max()) < NO_SINK:
-            report.add("sink", "sinks with weight", f"a logit of {sinks.max():.4g}", where=name)
+        sinks = call.options.get("s_aux")
+        if sinks is None and getattr(call.module, "sinks", None) is not None:
+            report.add("sink", "the module's sinks", "none is handed to attention", where=name)
+        elif sinks is not None and float(most := sinks.detach().max()) < NO_SINK:
+            report.add("sink", "sinks with weight", f"a logit of {most:.4g}", where=name)
         if call.temperature is not None:
             _compare_temperature(report, name, *call.temperature)
         elif call.before.times is None:

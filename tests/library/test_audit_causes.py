@@ -128,6 +128,50 @@ def mean_of_parts(q, k, v):
     return sum(parts) / len(parts)
 
 
+def merged(block, power, times=1.0):
+    """Return attention in blocks, merged by a power of their sums; the third has other scores."""
+
+    def attention(q, k, v):
+        blocks = zip(k.split(block, 2), v.split(block, 2), strict=True)
+        parts = [(scored(q, k) * (times if i == 2 else 1.0), v) for i, (k, v) in enumerate(blocks)]
+        sums = torch.stack([power * scores.logsumexp(-1, keepdim=True) for scores, _ in parts])
+        outputs = torch.stack([scores.softmax(-1) @ v for scores, v in parts])
+        return (sums.softmax(0) * outputs).sum(0)
+
+    return attention
+
+
+@pytest.mark.parametrize(
+    ("attention", "code"),
+    [
+        (merged(128, 1.0), None),
+        (merged(128, math.log(2.0)), "softmax"),
+        (merged(256, 0.0), "softmax"),
+        (merged(128, 1.0, 1.3), "law"),
+    ],
+)
+def test_parts_of_a_long_row_have_one_scale_and_are_merged_by_their_sums(attention, code):
+    report = audit(attention, d=64, expected="transformer")
+    assert [one.code for one in report.findings] == [code] * (code is not None), report
+
+
+@pytest.mark.parametrize("seen", [300, 299])
+def test_a_window_beyond_the_length_is_asked_by_one_query_or_named_as_not_asked(seen):
+    def attention(q, k, v):
+        place = torch.arange(k.shape[2])
+        behind = place[-q.shape[2] :, None] - place
+        return kernel(q, k, v, attn_mask=(behind >= 0) & (behind < seen))
+
+    def of_many(q, k, v):
+        assert q.shape == k.shape
+        return attention(q, k, v)
+
+    told = {"d": 64, "expected": 0.125, "causal": True, "window": 300, "length": 128}
+    findings = audit(attention, **told).findings
+    assert [one.found for one in findings] == ["299 keys"] * (seen == 299)
+    assert "the window of 300, at most 128 keys were asked" in str(audit(of_many, **told))
+
+
 def page_read_twice(q, k, v):
     keys = torch.arange(k.shape[2])
     keys = torch.where((keys >= 32) & (keys < 48), keys - 32, keys)

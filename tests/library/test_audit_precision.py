@@ -85,6 +85,10 @@ def on_a_grid(x, levels, shared=False):
     return (x / scale).round() * (scale.mean() if shared else scale)
 
 
+def size(x):
+    return x.abs().amax((-2, -1), keepdim=True)
+
+
 def summed_in_float16(q, k, v):
     scores = q @ k.mT * q.shape[-1] ** -0.5
     powers = (scores - scores.amax(-1, keepdim=True)).exp()
@@ -110,16 +114,55 @@ INT8 = {"kv_dtype": torch.int8}
             "0: weights are kept in float16",
         ),
         (summed_in_float16, {"length": 1024}, "softmax", "0.9"),
-        (
-            lambda q, k, v: (q @ k.mT / 8.0).softmax(-1) @ v,
-            {"dtype": torch.float16},
-            "precision",
-            "NaN or infinity",
-        ),
+        (lambda q, k, v: kernel(q, k, on_a_grid(v, 127) * size(k) / size(v)), INT8, "values", "4"),
     ],
-    ids=["k int4", "v int4", "k's scales", "weights", "sum", "overflow"],
+    ids=["k int4", "v int4", "k's scales", "weights", "sum", "v by k's scale"],
 )
 def test_types_with_too_few_digits_or_a_scale_left_out_are_named(attention, told, code, found):
     (finding,) = audit(attention, d=64, expected=0.125, **{"length": 64, **told}).findings
     assert finding.code == code
     assert finding.found.startswith(found)
+
+
+def test_a_product_above_65504_is_a_finding_unless_float16_is_declared():
+    def attention(q, k, v):
+        scores = q.half() @ k.half().mT / 8.0
+        return (scores.softmax(-1) @ v.half()).to(q.dtype)
+
+    told = {"d": 64, "expected": 0.125, "length": 64}
+    report = audit(attention, **told, dtype=torch.float16)
+    assert report.passed, report
+    assert report.facts["q·k of 1e5"].startswith("overflows above 65504")
+    findings = audit(attention, **told).findings
+    assert ("precision", "NaN or infinity") in {(one.code, one.found) for one in findings}
+
+
+def zero_point(x, left_out):
+    least, most = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+    step = (most - least).clamp(min=1e-9) / 255.0
+    return ((x - least) / step).round() * step + (0.0 if left_out else least)
+
+
+def test_a_zero_point_that_is_left_out_is_named():
+    told = {"d": 128, "expected": 128**-0.5, "length": 64, **INT8}
+    right, wrong = (
+        audit(lambda q, k, v, out=out: kernel(q, zero_point(k, out), v), **told)
+        for out in (False, True)
+    )
+    assert right.passed, right
+    assert any("a zero point is left out" in one.evidence for one in wrong.findings), wrong
+
+
+@pytest.mark.parametrize("times", [1.0, 1.25])
+def test_slopes_in_bfloat16_are_right_up_to_its_rounding(times):
+    slopes = torch.tensor([0.5, 0.0625])
+
+    def attention(q, k, v):
+        place = torch.arange(k.shape[2])
+        distance = (place[-q.shape[2] :, None] - place).abs()
+        bias = -times * slopes[:, None, None] * distance
+        return kernel(q.float(), k.float(), v.float(), attn_mask=bias).bfloat16()
+
+    told = {"d": 64, "expected": 0.125, "slopes": slopes.tolist(), "dtype": torch.bfloat16}
+    report = audit(attention, length=128, **told)
+    assert [one.code for one in report.findings] == ["bias"] * (times != 1.0), report

@@ -291,6 +291,13 @@ def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
     assert family in ("Gemma2", "GptOss", "T5") or "eager beside sdpa" in report.facts
 
 
+def test_a_sink_without_weight_in_one_layer_is_found():
+    model = tiny("GptOss")
+    model.layers[1].self_attn.sinks.data.fill_(-1e4)
+    (finding,) = audit(model, given("GptOss", False), length=64).findings
+    assert (finding.code, finding.where) == ("sink", "layers.1.self_attn")
+
+
 def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing():
     told = {"rope_theta": 1e4, "rope_type": "longrope", "factor": 4.0, "short_factor": [1.0] * 4}
     told |= {"original_max_position_embeddings": 16, "long_factor": [1.0] * 4}
