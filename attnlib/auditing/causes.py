@@ -23,8 +23,6 @@ PARTS = 2
 """A softmax that is merged from parts, with another scale, has other ratios between them only."""
 FAINT = 0.02
 """A share of the weight of equal keys that a smaller one does not have by chance."""
-RANGES = 64
-"""Ranges of keys that are told apart in a long row."""
 MERGED = 1.2
 """By which factor parts of a row may change more than others, as they are rounded."""
 LINEAR = 0.01
@@ -156,13 +154,13 @@ def other_heads(subject: Subject, dense: Dense) -> Cause | None:
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # keys that are not seen weigh nothing
-def ranges(subject: Subject, n: int) -> Cause | float:
+def ranges(subject: Subject, n: int, *, rotates: bool) -> Cause | None:
     """Return a cause if larger keys in a range change some of the others more than the rest.
 
     These are equal, so that rounding is the same: parts of a softmax are merged with other weights.
-    Else return by which factor the odds of the larger keys differ. Ranges end within blocks.
+    Larger keys of other odds have another scale, unless it `rotates`. Ranges end within blocks.
     """
-    number, worst = min(subject.value_size, n, RANGES), 1.0
+    number, worst = min(subject.value_size, n), 1.0
     groups = torch.arange(n) * number // n
     middle = (groups >= number * 2 // 7) & (groups < number * 4 // 7)
     for part, raised in product((0.0625, 0.25, 1.0), (middle, ~middle)):
@@ -181,7 +179,10 @@ def ranges(subject: Subject, n: int) -> Cause | float:
             odds = np.abs(larger - np.nanmedian(others))
             if np.nanmin(odds) > 1.0:
                 worst = max(worst, float(np.nanmax(odds) / np.nanmin(odds)))
-    return worst
+    if rotates or worst < 1.02 + 8.0 * subject.eps + 4.0 * subject.stored_error:
+        return None
+    text = f"scales that differ by a factor of {worst:.4g}"
+    return Cause("law", "one scale", text, f"ranges of {n} keys")
 
 
 def no_softmax(subject: Subject, dense: Dense) -> Cause | None:

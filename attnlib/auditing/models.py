@@ -33,8 +33,6 @@ IMPLEMENTATIONS = ("sdpa", "eager")
 FEW_HEADS = 2
 """Of keys are asked where that can be: the others go the same way."""
 OPTIONS = ("softcap", "s_aux")
-NO_SINK = -50.0
-"""A logit below which a sink has no weight beside keys."""
 BEFORE = "what multiplies q or k before attention"
 
 
@@ -173,11 +171,10 @@ def audit_model(
             audited[key] = _by_kernel(call, length)
         if call.before.kept and norm_is_meant(call.module):
             report.add("norm", f"{call.before.kept} normalised", "no norm", NO_NORM, where=name)
-        sinks = call.options.get("s_aux")
-        if sinks is None and getattr(call.module, "sinks", None) is not None:
-            report.add("sink", "the module's sinks", "none is handed to attention", where=name)
-        elif sinks is not None and float(most := sinks.detach().max()) < NO_SINK:
-            report.add("sink", "sinks with weight", f"a logit of {most:.4g}", where=name)
+        if getattr(call.module, "sinks", None) is not None:
+            sinks = call.options.get("s_aux")
+            if sinks is None or bool((sinks < -50.0).all()):  # no weight
+                report.add("sink", "sinks with weight", "none", "what is handed", where=name)
         if call.temperature is not None:
             _compare_temperature(report, name, *call.temperature)
         elif call.before.times is None:

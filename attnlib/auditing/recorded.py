@@ -175,9 +175,9 @@ def read(folder: str | Path, **intent: Any) -> Report:
         names = asked.save()
         more = f"{names[0]} to {names[-1]}"
         raise UnansweredError(f"{folder} has new questions: answer {more}, and read again")
-    unasked = [f"masks, gradients, the same twice, over {asked.length} keys"]
-    unasked += [report.facts["not asked"]] if "not asked" in report.facts else []
-    report.facts["not asked"] = ", ".join(unasked)
+    unasked = f"masks, gradients, the same twice, over {asked.length} keys"
+    window = report.facts.get("not asked")
+    report.facts["not asked"] = f"{unasked}, {window}" if window else unasked
     if asked.refused:
         report.facts["not answered"] = f"the questions {', '.join(sorted(asked.refused))}"
     return report

@@ -132,7 +132,7 @@ def test_a_product_above_65504_is_a_finding_unless_float16_is_declared():
     told = {"d": 64, "expected": 0.125, "length": 64}
     report = audit(attention, **told, dtype=torch.float16)
     assert report.passed, report
-    assert report.facts["q·k of 1e5"].startswith("overflows above 65504")
+    assert report.facts["q·k of 1e5"].startswith("q·k above 65504 overflows")
     findings = audit(attention, **told).findings
     assert ("precision", "NaN or infinity") in {(one.code, one.found) for one in findings}
 
