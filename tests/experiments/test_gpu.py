@@ -1,8 +1,5 @@
 """What runs on a GPU: proved on the CPU at tiny sizes, and on CUDA where it is (pytest -m cuda)."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +7,6 @@ import torch
 from experiments.gpu import checks, command, runs
 from experiments.lab import results
 from experiments.lab.model import Transformer
-from tests.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -82,23 +78,3 @@ def test_the_command_trains_and_goes_on(tmp_path, capsys):
         assert np.shape(line["readings"]) in ((3, 3), (3, 1))
         assert set(line["extended"]) in ({"none", "ssmax"}, {"own"})
         assert np.shape(line["scale_gradients"]["512"]) == (4, 2, 2)
-
-
-ABSENT = ["typer", "rich", "click", "transformers", "matplotlib", "pandas", "pytest", "pooch"]
-RENTED = f"import sys; sys.modules.update(dict.fromkeys({ABSENT})); "
-
-
-def on_a_rented_machine(code, *arguments):
-    """Run code in a process that has none of the packages that a rented machine may lack."""
-    process = [sys.executable, "-c", RENTED + code, *map(str, arguments)]
-    return subprocess.run(process, cwd=ROOT, capture_output=True, text=True)
-
-
-@pytest.mark.slow
-def test_a_machine_that_is_rented_needs_no_more_than_five_packages(tmp_path):
-    code = "import experiments.gpu.checks, runpy; "
-    code += "runpy.run_module('experiments', run_name='__main__')"
-    arguments = "gpu", "runs", "--device", "cpu", "--out", tmp_path, "--minutes", 1e-9
-    finished = on_a_rented_machine(code, *arguments)
-    assert finished.returncode == 0, finished.stderr
-    assert "not begun, no time is left" in finished.stdout

@@ -176,17 +176,6 @@ def test_moments_and_outputs_agree_with_the_collision_probability(law, alpha, n)
     assert complement == pytest.approx(scale * (1.0 - collision), abs=1e-10 * scale)
 
 
-@pytest.mark.slow
-def test_long_queries_count_where_there_are_many_keys():
-    """In two dimensions |q|²/2 is exponential."""
-    law, n = DotProduct(2), 10**12
-    ends, weights = np.polynomial.legendre.leggauss(400)
-    u = 30.0 * (ends + 1.0)
-    rows_of = exact.collision_probability(Normal(), 4.0 * np.sqrt(u), n)
-    expected = 30.0 * weights @ (np.exp(-u) * rows_of)
-    assert exact.collision_probability(law, 4.0, [2, n])[1] == pytest.approx(expected, rel=1e-8)
-
-
 class TestBackward:
     def test_automatic_differentiation_agrees_under_a_causal_mask(self):
         d, n, alpha, heads = 16, 48, 1.5, 300
