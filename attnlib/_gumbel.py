@@ -87,7 +87,7 @@ class RowFunctional(NamedTuple):
     integrand: Callable[[IntegrandInputs], FloatArray]
     offset: float = 0.0  # to add to the integral
     order: float = 2.0  # of a moment, from 2 on: kernels of high order are narrow
-    rare: bool = False  # as rare as a key that beats the needle
+    rare: bool = False  # it counts rows as rare as a key that beats the needle
     sink: float = -np.inf  # b
     degree: int = 0  # with scores r times as large, at the same αr, it is r^degree as large
     logarithmic: bool = False  # its logarithm is interpolated

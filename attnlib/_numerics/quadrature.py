@@ -74,7 +74,7 @@ class Nodes(NamedTuple):
 
 
 def normal_nodes(logpdf: LogDensity, alpha: float, log_n: float, further: float = 0.0) -> Nodes:
-    """Return nodes for n standard normal scores, to e^{−DEPTH − further} of the peak density."""
+    """Return nodes of N(0, 1), to e^{−DEPTH − further} of the peak; to n⁻² of that on the right."""
     width = STEP / alpha if alpha > 0.0 else np.inf
     step = 1.0 / (1.0 / NORMAL_STEP + 1.0 / width)
     lowest, highest = np.sqrt(2.0 * (DEPTH + further + np.array([0.0, 2.0 * log_n])))

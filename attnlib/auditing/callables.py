@@ -608,7 +608,7 @@ class CallableAudit:
             self.report.add("sink", "a sink counted once", f"{times:.2g} times", why)
 
     def window(self) -> None:
-        """Measure which keys the last query sees, and whether windows begin with chunks."""
+        """Measure the window or chunk of keys a query sees; report one that is not expected."""
         target, subject, n = self.expected, self.subject, self.length
         if self.nearer is not None:  # a bias leaves far keys no weight
             steepest = float(np.abs(self.nearer[0]).max())

@@ -94,7 +94,7 @@ class LogitFactors(interception.ModuleTracker):
         return self.recorder.lines(self.shown)
 
     def hints(self) -> list[str]:
-        """Return the modules that may attend in another way, and why."""
+        """Return a line for each reason to think that modules attended unseen, with their names."""
         lines = self.recorder.lines(self.shown, hints=True)
         return lines + self.in_threads() + [f"{name}: {UNSEEN}" for name in self.silent()]
 
@@ -143,7 +143,7 @@ class LogitFactors(interception.ModuleTracker):
 
 @contextmanager
 def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFactors]:
-    """Multiply the logits of the model's calls inside the context; yield the `LogitFactors`."""
+    """Multiply the model's attention logits by `factor` in the context; yield `LogitFactors`."""
     mode = LogitFactors(model, factor)
     with ExitStack() as stack:
         stack.enter_context(interception.parts_eagerly(model))

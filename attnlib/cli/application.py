@@ -36,7 +36,7 @@ class OneLineErrors:
     """Print each error of a command in one line, without the usage around it."""
 
     def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
-        """Run the command that `arguments` name, then exit with its status, or return it."""
+        """Run a command, print errors in one line; exit with its status, or return the status."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 # A pipe on Windows has no √ and no α, and a file's name may be no text.

@@ -265,7 +265,7 @@ class Monitor:
             self._expected.callback(self._unhook)
 
     def lightning_callback(self) -> Any:
-        """Return a Callback for the Trainer of Lightning; it counts the Trainer's steps."""
+        """Return a Lightning Callback that watches the steps due, as the Trainer counts them."""
         lightning: Any = import_module("lightning.pytorch")  # who has a Trainer of its has it
         monitor = self
 
