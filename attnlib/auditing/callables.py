@@ -176,9 +176,7 @@ class CallableAudit:
             cause = causes.faint(equal)
         if cause is None and self.expected.factor == 1.0:
             cause = causes.undivided(equal)
-        if cause is None and self.expected.top_k is None:
-            for length in (min(LONGER, self.d), self.length):
-                cause = cause or causes.ranges(subject, length, rotates=self.expected.rotates)
+        cause = cause or self.parts(subject)
         if cause is None and not self.expected.rotates:
             self.rounding()
         self.random = dense = None if cause else causes.dense(subject, n, equal)
@@ -198,6 +196,14 @@ class CallableAudit:
             self.report.add(*cause)
             return True
         return self.few_keys(few) or self.bias()
+
+    def parts(self, subject: Subject) -> causes.Cause | None:
+        """Return a cause if parts of a row are merged with wrong weights or have other scales."""
+        if self.expected.top_k is not None:
+            return None
+        lengths, rotates = (min(LONGER, self.d), self.length), self.expected.rotates
+        answers = (causes.ranges(subject, length, rotates=rotates) for length in lengths)
+        return next(filter(None, answers), None)
 
     def few_keys(self, few: tuple[int, int] | None) -> bool:
         """Report how many keys their contents choose; return whether that is not intended."""
@@ -827,8 +833,9 @@ class CallableAudit:
             n = self.length - 1  # kernels drop what is beyond whole blocks
             apart = questions.apart(self.subject, alone.subject, n, self.unit)
             if apart > APART + 16.0 * self.subject.eps + 4.0 * self.subject.stored_error:
-                text = f"{apart:.1g} of its spread apart"
-                self.report.add("cache", "the output of many queries", text, f"one of {n} keys")
+                text = f"{apart:.1g} of its spread apart, n = {n}"
+                cause = causes.Cause("cache", "the output of many queries", text)
+                self.report.add(*(self.parts(alone.subject) or cause), where="one query of a cache")
 
     def precision(self) -> None:
         """Measure how logits are rounded; widen intervals where that is more than their type."""

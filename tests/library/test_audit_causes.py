@@ -128,6 +128,15 @@ def mean_of_parts(q, k, v):
     return sum(parts) / len(parts)
 
 
+def other_in_a_cache(attention):
+    return lambda q, k, v: (attention if q.shape[2] == 1 else causal)(q, k, v)
+
+
+def causal(q, k, v):
+    seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+    return kernel(q, k, v, attn_mask=seen)
+
+
 def merged(block, power, times=1.0):
     """Return attention in blocks, merged by a power of their sums; the third has other scores."""
 
@@ -148,6 +157,8 @@ def merged(block, power, times=1.0):
         (merged(128, math.log(2.0)), "softmax"),
         (merged(256, 0.0), "softmax"),
         (merged(128, 1.0, 1.3), "law"),
+        (other_in_a_cache(merged(256, 0.0)), "softmax"),
+        (other_in_a_cache(merged(128, 1.0, 1.3)), "law"),
     ],
 )
 def test_parts_of_a_long_row_have_one_scale_and_are_merged_by_their_sums(attention, code):
@@ -185,15 +196,6 @@ def clamped(q, k, v):
 def relu(q, k, v):
     weights = scored(q, k).relu()
     return weights / (weights.sum(-1, keepdim=True) + 1e-9) @ v
-
-
-def other_in_a_cache(attention):
-    return lambda q, k, v: (attention if q.shape[2] == 1 else causal)(q, k, v)
-
-
-def causal(q, k, v):
-    seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
-    return kernel(q, k, v, attn_mask=seen)
 
 
 def whole_blocks(q, k, v):
