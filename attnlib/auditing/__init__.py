@@ -56,6 +56,7 @@ def audit(
     window: int | tuple[int, int] | None = None,
     first_keys: int = 0,
     chunk: int | None = None,
+    pattern: Callable[[int], Any] | None = None,
     sink: bool | float | Sequence[float] | None = None,
     slopes: float | Sequence[float] | None = None,
     bias: bool = False,
@@ -102,6 +103,8 @@ def audit(
       after it.
     - `first_keys`: how many at the beginning it sees besides (attention sinks of StreamingLLM).
     - `chunk`: how many keys have a window of their own that begins with their first (Llama 4).
+    - `pattern`: in place of these, which keys each query sees, as a function of n that returns (n,
+      n) booleans: of a prefix, blocks or documents. The rows of fewer queries are the last.
     - `sink`: whether weights add up to less than 1, or the logit of what takes the rest, a number
       or one a head.
     - `slopes`: by how much a key's logit is lower with each place farther (ALiBi), a number or one
@@ -185,12 +188,19 @@ def audit(
         attention, (past, ahead) = _from_behind(attention), (ahead + 1, 0)
     if chunk is not None:
         past = _checking.integer("chunk", chunk, minimum=2)
+    if pattern is not None:
+        windows = causal, window, chunk, first_keys or None
+        if any(other is not None for other in windows):
+            raise ValueError("pattern must be given without causal, window, chunk and first_keys")
+        pattern = _booleans(pattern)
     target = Expected(
         scale,
         cap=none if cap is None else _checking.number("cap", cap),
         cosine=cosine,
         causal=causal,
-        window=none if past is None else _checking.integer("window", past, minimum=1),
+        window=(none if pattern is None else None)
+        if past is None
+        else _checking.integer("window", past, minimum=1),
         chunk=chunk,
         first=_checking.integer("first_keys", first_keys, minimum=0),
         ahead=None if ahead is None else _checking.integer("window", ahead, minimum=0),
@@ -202,6 +212,7 @@ def audit(
         nan_rows=_checking.flag("nan_rows", nan_rows),
         factor=_checking.positive("factor", factor),
         causal_from=causal_from,
+        pattern=pattern,
         rotates=_checking.flag("rotates", rotates),
     )
     kind = _checking.choice("arrays", arrays, ARRAYS)
@@ -244,6 +255,19 @@ def _of_function(function: ScaleFunction, cosine: bool) -> Policy:
             f"lambda n, d, position: np.log(n) / d**0.5; it raised: {error}"
         ) from error
     return policy
+
+
+def _booleans(pattern: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
+    """Return a pattern whose answers are checked: ValueError where one is not (n, n) booleans."""
+
+    def checked(n: int) -> np.ndarray:
+        visible = np.asarray(pattern(n))
+        if visible.shape != (n, n) or visible.dtype != bool:
+            got = f"{visible.dtype} of shape {visible.shape}"
+            raise ValueError(f"pattern({n}) must be booleans of shape ({n}, {n}), got {got}")
+        return visible
+
+    return checked
 
 
 def _each(name: str, numbers: float | Sequence[float], heads: int) -> tuple[float, ...]:

@@ -1,6 +1,7 @@
 """Audit a callable: ask all questions, and compare the answers with the intended attention."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -72,6 +73,8 @@ class Expected:
     nan_rows: bool = False
     """Whether rows that a mask hides whole may be NaN."""
     factor: float = 1.0
+    pattern: Callable[[int], np.ndarray] | None = None
+    """Which of n keys each query sees, where they are no window."""
     causal_from: str | None = None
     """"first" or "last": to which key queries are aligned where they are fewer."""
     one_size: bool = False
@@ -85,6 +88,7 @@ class CallableAudit:
 
     def __init__(self, subject: Subject, expected: Expected, length: int) -> None:
         self.subject, self.expected, self.length = subject, expected, length
+        subject.pattern = expected.pattern
         self.report = Report()
         self.d = subject.size.dimension
         self.short = min(SHORT, self.d)
@@ -126,6 +130,7 @@ class CallableAudit:
             self.window()
             return self.report
         self.short = int(np.flatnonzero(counts > 1)[-1]) + 1  # the last may begin a chunk
+        self.places = np.flatnonzero(visible[self.short - 1])
         self.here = questions.slope(self.subject, self.short, [self.short - 1])
         self.unit = float(np.median(self.here.value))
         if self.scoreless():
@@ -145,10 +150,9 @@ class CallableAudit:
             self.hidden_counts(torch.from_numpy(~visible[row, : self.short]), row, {})
         self.total()
         self.window()
-        seen = int(visible[self.short - 1].sum())
         self.long_sink()
         if self.subject.size.heads > 1:
-            self.groups(seen)
+            self.groups()
         if self.subject.mask:
             self.mask()
         else:
@@ -171,7 +175,8 @@ class CallableAudit:
             row = int(np.flatnonzero(~np.isfinite(equal).all(axis=(0, -1)))[0])
             self.report.add("hidden", "numbers", "NaN", f"row {row} of equal keys")
             return True
-        cause = causes.layout(subject, equal, window=self.expected.window not in (None, math.inf))
+        hides = self.expected.pattern or self.expected.window not in (None, math.inf)
+        cause = causes.layout(subject, equal, window=bool(hides))
         if cause is None and self.expected.scale is not None:
             cause = causes.faint(equal)
         if cause is None and self.expected.factor == 1.0:
@@ -260,6 +265,11 @@ class CallableAudit:
     def visible(self, visible: np.ndarray) -> bool:
         """Report which keys each query sees; return whether the callable is causal by itself."""
         n, counts = len(visible), visible.sum(axis=-1)
+        if self.expected.pattern is not None:
+            self.report.facts["sees"] = "keys as declared"
+            if not self.same_keys("hidden", visible, self.expected.pattern(n), f"n = {n}"):
+                self.report.facts["sees"] = _pattern(visible)
+            return False
         if visible.all():
             self.report.facts["sees"] = "all keys"
             return False
@@ -282,16 +292,17 @@ class CallableAudit:
                 evidence = f"row {row} sees {counted(counts[row], 'key')}"
                 self.report.add("causal", "keys up to its own", actual, evidence)
                 return True
-        self.report.facts["sees"] = f"{counts.min()} to {counts.max()} of {n} keys"
+        self.report.facts["sees"] = _pattern(visible)
         return False
 
     def causal_itself(self) -> None:
         """Compare whether it is causal without an argument with the intention."""
-        target, actual = self.expected.causal, self.subject.sees_past
+        target, actual = self.expected.causal, self.report.facts.get("sees", "")
         known = any(finding.code == "causal" for finding in self.report.findings)
-        if target is not None and target != actual and not known:
+        if target is not None and target != self.subject.sees_past and not known:
             wanted = "the keys up to its own" if target else "keys after its own too"
-            self.report.add("causal", wanted, self.report.facts["sees"], "equal keys")
+            why = "equal keys" + ("" if actual == "all keys" else ": pattern declares others")
+            self.report.add("causal", wanted, actual, why)
 
     def rounding(self) -> None:
         """Measure whether keys or weights are rounded more than their type; widen intervals."""
@@ -345,6 +356,7 @@ class CallableAudit:
         """Measure the number that multiplies q·k or the cosine, in several rows."""
         subject, report = self.subject, self.report
         ladder = [2**i - 1 for i in range(1, 16) if 2**i <= self.length][: self.d - 1]
+        ladder = [row for row in ladder if subject.keys_of([row], row + 1) > 1]
         if subject.sees_past:
             slope = questions.slope(subject, ladder[-1] + 1, ladder)
         else:
@@ -554,7 +566,7 @@ class CallableAudit:
             actual = f"zeros counted to the end of blocks of {block}"
             self.report.add("padding", "keys that are there", actual, "equal rows of 9 to 17 keys")
             return
-        n, seen = self.short, np.full(subject.size.heads, float(self.short))
+        n, seen = self.short, np.full(subject.size.heads, float(len(self.places)))
         if self.nearer is not None and self.nearer[1]:
             seen = np.exp(-self.nearer[0][:, None] * np.arange(n)).sum(axis=-1)
         factor, sink, error = questions.total(subject, n, self.unit, self.cap_found, seen)
@@ -616,6 +628,9 @@ class CallableAudit:
     def window(self) -> None:
         """Measure the window or chunk of keys a query sees; report one that is not expected."""
         target, subject, n = self.expected, self.subject, self.length
+        if target.pattern is not None:
+            self.whole_pattern(target.pattern)
+            return
         if self.nearer is not None:  # a bias leaves far keys no weight
             steepest = float(np.abs(self.nearer[0]).max())
             n = min(n, max(self.short, int(60.0 / max(steepest, 1e-9))))
@@ -666,10 +681,19 @@ class CallableAudit:
                 keys = f"{counted(wanted_ahead, 'key')} after its own"
                 self.report.add("window", keys, str(seen), f"the first query, n = {n}")
 
-    def groups(self, seen: int) -> None:
+    def whole_pattern(self, pattern: Callable[[int], np.ndarray]) -> None:
+        """Compare the keys that all queries, and one of a cache, see of many with the pattern."""
+        self.seen = questions.Run(0, int(pattern(self.length)[-1].sum()))
+        for n, queries in ((self.length, self.length), (self.length - 1, 1)):
+            with suppress(ValueError):  # it may not take fewer queries than keys
+                visible = questions.visible_keys(self.subject, queries, n)
+                code, name = ("hidden", "") if queries > 1 else ("cache", "one query, ")
+                self.same_keys(code, visible, pattern(n)[n - queries :], f"{name}n = {n}")
+
+    def groups(self) -> None:
         """Measure which head of keys and of values each head of queries reads."""
         heads, key_heads, _ = self.subject.size
-        read = questions.key_head_of(self.subject, self.short, seen, self.unit)
+        read = questions.key_head_of(self.subject, self.short, self.places, self.unit)
         wanted = np.arange(heads) // (heads // key_heads)
         wrong: dict[str, str] = {}
         for kind, column in zip(("keys", "values"), read.T, strict=True):
@@ -763,7 +787,7 @@ class CallableAudit:
         """Measure the argument that hides the keys after a query's own, with fewer queries too."""
         n, few, switch = self.short, self.short // 2, {name: True}
         visible = questions.visible_keys(self.subject, n, n, **switch)
-        self.compare_visible(visible, 0, name)
+        self.same_keys("causal", visible, np.tri(n, dtype=bool), name)
         row = n // 2 - 1
         self.hidden_counts(torch.from_numpy(~visible[row]), row, switch)
         if visible[-1].all():
@@ -776,16 +800,19 @@ class CallableAudit:
         self.report.facts[f"{name} of fewer queries"] = f"aligned to the {aligned} key"
         if self.expected.causal_from is not None:
             ahead = n - few if self.expected.causal_from == "last" else 0
-            self.compare_visible(visible, ahead, f"{name}, {few} queries of {n} keys")
+            right = np.tri(few, n, ahead, dtype=bool)
+            self.same_keys("cache", visible, right, f"{name}, {few} queries of {n} keys")
 
-    def compare_visible(self, visible: np.ndarray, ahead: int, name: str) -> None:
-        """Compare the visible keys with those up to a query's own; `ahead` are cached."""
-        right = np.tril(np.ones_like(visible), ahead)
-        if (visible != right).any():
-            row = int(np.flatnonzero((visible != right).any(axis=-1))[0])
-            code = "causal" if len(visible) == visible.shape[1] else "cache"
+    def same_keys(self, code: str, visible: np.ndarray, right: np.ndarray, name: str) -> bool:
+        """Compare the keys that each query sees with the right ones; return whether they are."""
+        wrong = np.flatnonzero((visible != right).any(axis=-1))
+        if len(wrong):
+            row = int(wrong[0])
             expected, actual = (counted(keys[row].sum(), "key") for keys in (right, visible))
-            self.report.add(code, expected, actual, f"{name}, row {row}")
+            actual = f"{actual}, other ones" if actual == expected else actual
+            at = "" if len(right) == 1 else f", row {row}"
+            self.report.add(code, expected, actual, f"{name}{at}")
+        return not len(wrong)
 
     def cache(self, visible: np.ndarray) -> None:
         """Ask one query of many keys, and a chunk of a prompt whose beginning is cached."""
@@ -808,17 +835,12 @@ class CallableAudit:
                     why = f"{asked}: causal_from='first' allows it"
                     self.report.add("cache", counted(wanted, "key"), text, why)
                 continue
-            if (seen_keys != right).any():
-                row = int(np.flatnonzero((seen_keys != right).any(axis=-1))[0])
-                expected, actual = (counted(keys[row].sum(), "key") for keys in (right, seen_keys))
-                at = asked if queries == 1 else f"{asked}, the first of them that differs"
-                self.report.add("cache", expected, actual, at)
-            else:
+            if self.same_keys("cache", seen_keys, right, asked):
                 self.same("cache", slope, asked)
         if not (first or self.report.findings):
-            self.decoding(int(visible[n - 1].sum()))
+            self.decoding()
 
-    def decoding(self, seen: int) -> None:
+    def decoding(self) -> None:
         """Ask the cap, the sink and the heads of one query of a cache, and compare its output."""
         alone = copy(self)
         alone.subject, alone.report = self.subject.of_last_query(), Report()
@@ -826,7 +848,7 @@ class CallableAudit:
         alone.total()
         alone.long_sink()
         if self.subject.size.heads > 1:
-            alone.groups(seen)
+            alone.groups()
         for finding in alone.report.findings:
             self.report.findings.append(finding._replace(where="one query of a cache"))
         if self.expected.top_k is None and not alone.report.findings:
@@ -940,6 +962,22 @@ class CallableAudit:
         if others:
             evidence += f"; also to {'; '.join(derivative.of for derivative in others)}"
         self.report.add("backward", f"{wanted}, as forward", text, evidence)
+
+
+def _pattern(visible: np.ndarray) -> str:
+    """Return in words which keys queries see."""
+    n, counts = len(visible), visible.sum(axis=-1)
+    place, key = np.arange(n)[:, None], np.arange(n)
+    for size in range(2, n):
+        block, of_key = place // size, key // size
+        for name, right in (
+            (f"a prefix of {size} and the keys up to its own", (key <= place) | (key < size)),
+            (f"the keys of its block of {size}", block == of_key),
+            (f"the keys up to the end of its block of {size}", of_key <= block),
+        ):
+            if (visible == right).all():
+                return name
+    return f"{counts.min()} to {counts.max()} of {n} keys"
 
 
 def _keys(seen: questions.Run, n: int) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,11 +33,21 @@ BENT = 0.02
 """Slopes that differ by more above and below the other keys' logits are not those of one number."""
 
 
-def visible_keys(subject: Subject, queries: int, keys: int, **options: object) -> np.ndarray:
+def visible_keys(subject: Subject, queries: int, keys: int, **options: Any) -> np.ndarray:
     """Return which of equal keys each query sees: (queries, keys), True where one has weight."""
-    q, k = equal_keys(subject, queries, keys)
-    weights = subject.weights(q, k, torch.arange(keys), **options)
+    weights = each_weight(subject, *equal_keys(subject, queries, keys), **options)
     return np.asarray((weights > NONE).any(axis=0))
+
+
+def each_weight(subject: Subject, q: Tensor, k: Tensor, **options: Any) -> FloatArray:
+    """Return the weight of each key, (heads, queries, keys), of some keys after others."""
+    length, several = k.shape[1], subject.value_size - 1
+    parts = []
+    for first in range(0, length, several):
+        groups = (torch.arange(length) - first).clamp(-1, several) % (several + 1)
+        weights = subject.weights(q, k, groups, **options)
+        parts.append(weights[..., : min(several, length - first)])
+    return np.concatenate(parts, axis=-1)
 
 
 class Slope(NamedTuple):
@@ -131,7 +141,7 @@ def slope(
         value,
         np.minimum(above, below) - margin,
         np.maximum(above, below) + margin,
-        position + 1.0 if subject.sees_past else np.full(len(rows), float(length)),
+        subject.keys_of(rows, length),
         position,
         bool((apart <= np.maximum(2.0 * margin, BENT * np.abs(value))).all()),
     )
@@ -486,12 +496,7 @@ def _at_random(subject: Subject, length: int, unit: float) -> list[Tensor]:
 def chosen(subject: Subject, length: int, unit: float) -> int:
     """Measure how many of random keys have weight in the last row."""
     q, k, _ = _at_random(subject, length, unit)
-    seen, several = 0, subject.value_size - 1
-    for first in range(0, length, several):
-        groups = (torch.arange(length) - first).clamp(-1, several) % (several + 1)
-        weights = subject.weights(q, k, groups)[0, -1, : min(several, length - first)]
-        seen += int((weights > NONE).sum())
-    return seen
+    return int((each_weight(subject, q, k)[0, -1] > NONE).sum())
 
 
 def apart(kernel: Subject, other: Subject, length: int, unit: float) -> float:
@@ -501,15 +506,15 @@ def apart(kernel: Subject, other: Subject, length: int, unit: float) -> float:
     return float(np.abs(second - first).max() / first.std())
 
 
-def key_head_of(subject: Subject, length: int, seen: int, unit: float) -> np.ndarray:
+def key_head_of(subject: Subject, length: int, places: np.ndarray, unit: float) -> np.ndarray:
     """Return which head of keys, and of values, each head of queries reads: (heads, 2), −1 if none.
 
-    Each head of keys prefers another of the last `seen` keys, each head of values has another unit
-    vector. `unit` is the scale.
+    Each head of keys prefers another key of these places, which the last query sees, each head of
+    values has another unit vector. `unit` is the scale.
     """
     heads, key_heads, d = subject.size
     pairs = np.full((heads, 2), -1)
-    at_once = min(seen, d - 1)
+    at_once = min(len(places), d - 1)
     plain = contents(subject, length, length, torch.tensor([0]), 0.0)
     size = math.sqrt(d) if subject.stored is None else 2.0
     if subject.stored is not None:
@@ -519,11 +524,11 @@ def key_head_of(subject: Subject, length: int, seen: int, unit: float) -> np.nda
         k = plain.k.clone()
         groups = torch.full((length,), len(here))
         v = torch.zeros(key_heads, length, d, dtype=torch.float64)
-        for place, head in enumerate(here):
-            groups[length - 1 - place] = place
-            k[head, length - 1 - place, :] = 0.0
-            k[head, length - 1 - place, 0] = math.copysign(size, unit)
-            v[head, :, place] = 1.0
+        for group, (head, place) in enumerate(zip(here, places[::-1], strict=False)):
+            groups[place] = group
+            k[head, place, :] = 0.0
+            k[head, place, 0] = math.copysign(size, unit)
+            v[head, :, group] = 1.0
         before, after = (subject.weights(plain.q, t, groups)[:, -1] for t in (plain.k, k))
         values = subject.output(plain.q, plain.k, v)[:, -1, : len(here)]
         for kind, gain in enumerate((after[:, : len(here)] - before[:, : len(here)], values)):

@@ -75,6 +75,7 @@ class Subject:
         self.value_size = size.dimension
         self.stored_error = 0.0  # of a product, by how keys are stored
         self.slopes: FloatArray = np.zeros(1)  # of a bias by distance, in each head
+        self.pattern: Callable[[int], np.ndarray] | None = None  # which of n keys each query sees
         self.sees_past = False  # found out by asking: whether it is causal by itself,
         self.normalises = False  # and whether q and k are brought to length 1
 
@@ -114,6 +115,12 @@ class Subject:
 
         other.function = last
         return other
+
+    def keys_of(self, rows: list[int], length: int) -> FloatArray:
+        """Return how many keys each row sees."""
+        if self.pattern is not None:
+            return np.asarray(self.pattern(length)[rows].sum(axis=-1), dtype=np.float64)
+        return np.array([row + 1.0 if self.sees_past else float(length) for row in rows])
 
     @torch.no_grad()
     def output(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> FloatArray:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -181,6 +182,46 @@ def test_a_window_beyond_the_length_is_asked_by_one_query_or_named_as_not_asked(
     findings = audit(attention, **told).findings
     assert [one.found for one in findings] == ["299 keys"] * (seen == 299)
     assert "the window of 300, at most 128 keys were asked" in str(audit(of_many, **told))
+
+
+def of_pattern(pattern, times=1.0):
+    def attention(q, k, v):
+        n = k.shape[2]
+        hidden = ~torch.from_numpy(pattern(n)[n - q.shape[2] :])
+        return scored(times * q, k).masked_fill(hidden, -math.inf).softmax(-1) @ v
+
+    return attention
+
+
+def blocks_of(size):
+    return lambda n: np.equal.outer(np.arange(n) // size, np.arange(n) // size)
+
+
+def prefix(n):
+    return np.tri(n, dtype=bool) | (np.arange(n) < 8)
+
+
+def every_fourth(n):
+    return np.tri(n, dtype=bool) & (np.subtract.outer(np.arange(n), np.arange(n)) % 4 == 0)
+
+
+@pytest.mark.parametrize("pattern", [prefix, blocks_of(5), blocks_of(100), every_fourth])
+def test_a_pattern_passes_where_it_is_declared_and_the_scale_is_asked_in_it(pattern):
+    told = {"d": 64, "expected": 0.125, "length": 256, "pattern": pattern}
+    report = audit(of_pattern(pattern), **told)
+    assert report.passed, report
+    assert [one.code for one in audit(of_pattern(pattern, 1.1), **told).findings] == ["scale"]
+
+
+def test_another_pattern_is_found_and_one_that_is_not_declared_is_named():
+    told = {"d": 64, "expected": 0.125, "length": 256}
+    of_many, of_one = audit(of_pattern(blocks_of(100)), **told, pattern=blocks_of(128)).findings
+    assert (of_many.code, of_many.expected, of_many.found) == ("hidden", "128 keys", "100 keys")
+    assert (of_one.code, of_one.expected, of_one.found) == ("cache", "127 keys", "55 keys")
+    (finding,) = audit(of_pattern(prefix), **told, causal=True).findings
+    assert finding.found == "a prefix of 8 and the keys up to its own"
+    with pytest.raises(ValueError, match=r"pattern\(16\) must be booleans of shape \(16, 16\)"):
+        audit(kernel, **told, pattern=lambda n: np.ones(n))
 
 
 def page_read_twice(q, k, v):
