@@ -29,6 +29,7 @@ MASKS = ("attn_mask", "attention_mask", "mask", "bias", "attn_bias")
 """What a mask or a bias is called in signatures, the first that is there."""
 CAUSAL = ("is_causal", "causal")
 GROUPED = ("enable_gqa",)
+FUSED = torch.nn.functional.scaled_dot_product_attention
 
 
 class Interval(NamedTuple):
@@ -66,8 +67,11 @@ class Subject:
         self.stored: torch.dtype | None = dtype if dtype.itemsize == 1 else None
         try:
             known = set(inspect.signature(function).parameters)
-        except (TypeError, ValueError):  # a function of PyTorch's, written in C++, has none
-            known = {"attn_mask", "is_causal", "enable_gqa"}
+        except (TypeError, ValueError):  # those of TorchScript and C++ have none
+            schema = getattr(function, "schema", None)
+            known = {argument.name for argument in schema.arguments} if schema else set()
+            if getattr(function, "func", function) is FUSED:
+                known = {"attn_mask", "is_causal", "enable_gqa"}
         self.mask, self.causal, self.grouped = (
             next((name for name in names if name in known), None)
             for names in (MASKS, CAUSAL, GROUPED)

@@ -191,6 +191,15 @@ def halved(q, k, v):
     return ((q * fourth) @ (k * fourth).mT).softmax(-1) @ v
 
 
+class Unsigned:
+    """Attention of three arguments that does not say so, as that of TorchScript and C++."""
+
+    __signature__ = "unknown"
+
+    def __call__(self, q, k, v):
+        return kernel(q, k, v)
+
+
 def padded(q, k, v):
     scale, missing = q.shape[-1] ** -0.5, -q.shape[-1] % 64
     q, k = (functional.pad(x, (0, missing)) for x in (q, k))
@@ -215,6 +224,7 @@ def far_is_less(q, k, v):
     ("attention", "meant"),
     [
         (halved, {}),
+        (Unsigned(), {}),
         (padded, {}),
         (of_one_size, {}),
         (far_is_less, {"rotates": True}),
