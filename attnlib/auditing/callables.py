@@ -101,6 +101,8 @@ class CallableAudit:
         """Whether float16 is declared."""
         self.cap_found = math.inf
         self.sink_found: FloatArray | None = None
+        self.first_hidden: dict[str, torch.Tensor] = {}
+        """The argument that hides the first key, if there is one."""
         self.one_sided = False
         """Whether only one of q and k is normalised."""
 
@@ -596,7 +598,7 @@ class CallableAudit:
                 self.report.add("sink", f"a logit of {text}", actual, "equal rows")
         known = any(entry.code == "softmax" for entry in self.report.findings)
         if sink is None and self.nearer is None and self.cap_found == math.inf and not known:
-            for why, times in questions.sums(subject, self.length, self.unit).items():
+            for why, times in questions.sums(subject, self.length, self.unit, self.whole).items():
                 untold = math.isfinite(times) or not self.report.findings
                 if untold and not agree(1.0, times / factor.high, times / factor.low):
                     actual = f"{times / factor.value:.4g}".replace("nan", "NaN")
@@ -727,7 +729,8 @@ class CallableAudit:
             hidden = torch.arange(self.short) == 0
             given = (hidden == (means == "hidden")).expand(1, 1, self.short, -1)
             given = given.to(self.subject.device, answer.kind)
-            self.hidden_counts(hidden, -1, {str(self.subject.mask): given})
+            self.first_hidden = {str(self.subject.mask): given}
+            self.hidden_counts(hidden, -1, self.first_hidden)
         report.facts["a row that a mask hides whole"] = answer.hidden_row
         if not (answer.even and questions.mask(self.subject, self.length, unit).even):
             text = f"shares of keys change, n = {self.length}"
@@ -792,6 +795,11 @@ class CallableAudit:
         self.hidden_counts(torch.from_numpy(~visible[row]), row, switch)
         if visible[-1].all():
             self.branch(name, True, "True")
+        if self.first_hidden:
+            with suppress(ValueError):  # it may not take both
+                both = questions.visible_keys(self.subject, n, n, **switch, **self.first_hidden)
+                both[0], visible[1:, 0] = visible[0], False
+                self.same_keys("hidden", both, visible, f"{name} with a mask")
         try:
             visible = questions.visible_keys(self.subject, few, n, **switch)
         except ValueError:

@@ -165,7 +165,8 @@ def ranges(subject: Subject, n: int, *, rotates: bool) -> Cause | None:
     middle = (groups >= number * 2 // 7) & (groups < number * 4 // 7)
     for part, raised in product((0.0625, 0.25, 1.0), (middle, ~middle)):
         at, x = raised.nonzero()[:, 0], part * math.sqrt(subject.size.dimension)
-        given = (contents(subject, n, n, at, component) for component in (0.0, x))
+        given = [contents(subject, n, n, at, component) for component in (0.0, x)]
+        given[1].q[1::2] *= -1.0  # by the sums of another head parts are merged otherwise
         before, after = (subject.weights(t.q, t.k, groups)[:, -1] for t in given)
         change = np.where(np.minimum(before, after) > SMALL, np.log(after / before), np.nan)
         special = raised[groups.diff(prepend=groups[:1] - 1) > 0].numpy()

@@ -339,22 +339,30 @@ def of_small_values(subject: Subject, length: int) -> float:
     return float(4.0 * small / large)
 
 
-def sums(subject: Subject, length: int, unit: float) -> dict[str, float]:
-    """Measure what the weights of the last row add up to where logits differ, by a cause of it."""
+def sums(subject: Subject, length: int, unit: float, whole: bool) -> dict[str, float]:
+    """Measure what the weights of the first or last row add up to where logits differ, by a cause.
+
+    The rows between have logits of 0. Those of a `whole` float may be of any size.
+    """
     given = contents(subject, length, length, torch.tensor([0]), 0.0)
     rising = torch.linspace(-1.0, 1.0, length, dtype=torch.float64)
     some = torch.where(torch.arange(length) % 64 == 0, 1.0, -1.0).double()
+    low = torch.full((length,), -1.0).double()
     v = spread(subject.size.dimension).to(subject.dtype).double()
     v = v.expand(subject.size.key_heads, length, -1)
     values = {}
     for why, order, logit in (
         ("keys in rising order: sums are not rescaled by the largest so far", rising, 8.0),
         ("a few larger keys: the sum has too few digits", some, 0.75),
+        ("all logits are -200: the largest is not that of the row", low, 200.0),
+        ("all logits are -1e5: the largest is not that of the row", low, 1e5),
     ):
+        if order is low and (subject.normalises or (logit > 1e3 and not whole)):
+            continue
         q, k = torch.zeros_like(given.q), given.k.clone()
         k[..., 0] = order
-        q[..., 0] = 1.0 if subject.normalises else float(near(logit / unit))
-        output = subject.output(q, k, v)[:, -1].sum(axis=-1) / float(v[0, 0].sum())
+        q[:, [0, -1], 0] = 1.0 if subject.normalises else float(near(logit / unit))
+        output = subject.output(q, k, v)[:, [0, -1]].sum(axis=-1).ravel() / float(v[0, 0].sum())
         values[why] = float(output[np.argmax(np.abs(output - np.median(output)))])
     return values
 

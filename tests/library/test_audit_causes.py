@@ -138,13 +138,14 @@ def causal(q, k, v):
     return kernel(q, k, v, attn_mask=seen)
 
 
-def merged(block, power, times=1.0):
-    """Return attention in blocks, merged by a power of their sums; the third has other scores."""
+def merged(block, power, times=1.0, head=slice(None)):
+    """Return attention in blocks, merged by a power of sums; the third has other scores."""
 
     def attention(q, k, v):
         blocks = zip(k.split(block, 2), v.split(block, 2), strict=True)
         parts = [(scored(q, k) * (times if i == 2 else 1.0), v) for i, (k, v) in enumerate(blocks)]
         sums = torch.stack([power * scores.logsumexp(-1, keepdim=True) for scores, _ in parts])
+        sums = sums[:, :, head]
         outputs = torch.stack([scores.softmax(-1) @ v for scores, v in parts])
         return (sums.softmax(0) * outputs).sum(0)
 
@@ -158,6 +159,7 @@ def merged(block, power, times=1.0):
         (merged(128, math.log(2.0)), "softmax"),
         (merged(256, 0.0), "softmax"),
         (merged(128, 1.0, 1.3), "law"),
+        (merged(128, 1.0, head=[0]), "softmax"),
         (other_in_a_cache(merged(256, 0.0)), "softmax"),
         (other_in_a_cache(merged(128, 1.0, 1.3)), "law"),
     ],
@@ -234,6 +236,15 @@ def clamped(q, k, v):
     return scored(q, k).clamp(-10.0, 10.0).softmax(-1) @ v
 
 
+def one_maximum(q, k, v):
+    powers = (scored(q, k) - scored(q, k).amax()).exp()
+    return powers @ v / (powers.sum(-1, keepdim=True) + 1e-30)
+
+
+def causal_in_place_of_a_mask(q, k, v, attn_mask=None, is_causal=False):
+    return kernel(q, k, v, attn_mask=None if is_causal else attn_mask, is_causal=is_causal)
+
+
 def relu(q, k, v):
     weights = scored(q, k).relu()
     return weights / (weights.sum(-1, keepdim=True) + 1e-9) @ v
@@ -272,6 +283,8 @@ HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
         (linear_without_a_map, "softmax", "no softmax: some weights are below 0"),
         (differential, "softmax", "no softmax"),
         (relu, "softmax", "as with ReLU"),
+        (one_maximum, "softmax", "0"),
+        (causal_in_place_of_a_mask, "hidden", "2 keys"),
         (lambda q, k, v: scored(q, k).exp() @ v, "softmax", "not divided by their sum"),
         (lambda q, k, v: kernel(q, k, v).flip(1), "layout", "outputs stand in other heads"),
         (whole_blocks, "window", "not the last 15"),
