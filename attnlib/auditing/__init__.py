@@ -86,7 +86,7 @@ def audit(
       or a function of n, d and the position.
     - `length`: the largest n that is asked, for laws in n and windows; 32 or more, by default 1024.
     - `dtype`, `kv_dtype`, `device`: the type of the tensors, and a coarser type in which the
-      attention keeps keys and values: float8, int8, or one of 16 bits, in which it may compute too.
+      attention keeps keys and values: of float8, int8, int4, or 16 bits, in which it may compute.
     - `arrays`: "torch" (the default), "numpy" or "jax": what the attention takes and returns.
       Gradients are asked of tensors only.
     - `verbose`: True prints the facts of the report too.

@@ -16,7 +16,7 @@ from attnlib.auditing import causes, questions
 from attnlib.auditing.backward import gradients
 from attnlib.auditing.questions import SHORT, Slope, joined
 from attnlib.auditing.report import Report, Scale, counted, shown
-from attnlib.auditing.response import Interval, Subject, equal_keys
+from attnlib.auditing.response import INT4, WHOLE, Interval, Subject, equal_keys
 from attnlib.policies import POLICIES, Policy
 
 AGREES = 0.005
@@ -36,6 +36,7 @@ SLOPES = 0.01
 BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 40}
 """How many digits of a logit have to count."""
 KEPT = {**BITS, torch.float32: 10, torch.float8_e4m3fn: 4, torch.float8_e5m2: 3, torch.int8: 4}
+KEPT[INT4] = 3
 """How many of keys: kernels may multiply ten, and a sixteenth of int8's range may be their size."""
 OF_QUERIES = 10.5
 """How many digits of a large logit are sure where queries are kept in float8."""
@@ -876,7 +877,7 @@ class CallableAudit:
         eps = self.subject.eps
         needed = BITS.get(self.subject.dtype, min(15.0, -math.log2(eps)))
         if self.subject.stored is not None:  # queries may be kept in it too
-            needed = 6.0 if self.subject.stored == torch.int8 else min(needed, OF_QUERIES)
+            needed = 6.0 if self.subject.stored in WHOLE else min(needed, OF_QUERIES)
         if coarse and not apart:
             needed = min(needed, -math.log2(self.report.rounding))
         self.values_digits()

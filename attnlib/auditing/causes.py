@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from attnlib._checking import FloatArray
-from attnlib.auditing.response import NONE, Subject, contents, equal_keys
+from attnlib.auditing.response import NONE, WHOLE, Subject, contents, equal_keys
 
 GAINS = (1.0, 0.25, 0.0625, 4.0, 16.0, 64.0, 256.0)
 """By which random queries and keys are multiplied until weights differ, and not too much."""
@@ -232,7 +232,7 @@ def no_softmax(subject: Subject, dense: Dense) -> Cause | None:
 def by_more_than_products(subject: Subject, n: int) -> Cause | None:
     """Return a cause if keys with equal products and lengths have unequal weights."""
     d = subject.size.dimension
-    if d < 8 or subject.stored == torch.int8:  # which rounds them otherwise
+    if d < 8 or subject.stored in WHOLE:  # which rounds them otherwise
         return None
     q, k = equal_keys(subject, n, n)
     k = k.clone()

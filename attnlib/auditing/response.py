@@ -29,6 +29,9 @@ MASKS = ("attn_mask", "attention_mask", "mask", "bias", "attn_bias")
 """What a mask or a bias is called in signatures, the first that is there."""
 CAUSAL = ("is_causal", "causal")
 GROUPED = ("enable_gqa",)
+INT4: torch.dtype = getattr(torch, "int4")  # noqa: B009  which its stubs lack
+WHOLE = {torch.int8: 127, INT4: 7}
+"""Types of whole numbers in which keys and values are kept, and their largest."""
 FUSED = torch.nn.functional.scaled_dot_product_attention
 
 
@@ -231,13 +234,16 @@ def parts(d: int) -> tuple[int, int]:
 def sum_error(stored: torch.dtype, d: int) -> float:
     """Return the largest relative error of a sum of as many numbers, rounded to a type.
 
-    Of scales such that the type's largest number is between 2 and 16: keys are about 1.
+    Of scales such that the type's largest number is between 2 and 16: keys are about 1. In
+    4 bits a few have a scale of their own: 2 to 4.
     """
-    numbers, whole = spread(parts(d)[0]), stored == torch.int8
-    largest = (torch.iinfo if whole else torch.finfo)(stored).max
-    scale = 2.0 * torch.exp2(torch.linspace(0.0, 3.0, 257, dtype=torch.float64)[:, None]) / largest
-    kept = numbers / scale
-    kept = (kept.round() if whole else kept.float()).to(stored).double() * scale
+    numbers = spread(parts(d)[0])
+    largest = WHOLE.get(stored) or torch.finfo(stored).max
+    octaves = 1.0 if stored == INT4 else 3.0
+    scale = torch.exp2(torch.linspace(1.0, 1.0 + octaves, 257, dtype=torch.float64))[:, None]
+    kept = numbers / scale * largest
+    kept = kept.round() if stored in WHOLE else kept.float().to(stored).double()
+    kept *= scale / largest
     return float((kept.sum(-1) / numbers.sum() - 1.0).abs().max())
 
 

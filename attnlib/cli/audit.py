@@ -32,6 +32,7 @@ class CacheType(StrEnum):
     FLOAT8_E4M3FN = "float8_e4m3fn"
     FLOAT8_E5M2 = "float8_e5m2"
     INT8 = "int8"
+    INT4 = "int4"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
 

@@ -137,10 +137,22 @@ def test_a_product_above_65504_is_a_finding_unless_float16_is_declared():
     assert ("precision", "NaN or infinity") in {(one.code, one.found) for one in findings}
 
 
-def zero_point(x, left_out):
+def zero_point(x, left_out, levels=255.0):
     least, most = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
-    step = (most - least).clamp(min=1e-9) / 255.0
+    step = (most - least).clamp(min=1e-9) / levels
     return ((x - least) / step).round() * step + (0.0 if left_out else least)
+
+
+@pytest.mark.parametrize(
+    ("levels", "times", "codes"), [(15, 1, []), (15, 1.1, ["scale"]), (3, 1, ["precision"])]
+)
+def test_groups_of_int4_pass_and_coarser_ones_do_not(levels, times, codes):
+    def store(x):
+        return zero_point(x.unflatten(-1, (-1, 32)), False, levels).flatten(-2)
+
+    told = {"d": 128, "expected": 128**-0.5, "length": 64, "kv_dtype": torch.int4}
+    findings = audit(lambda q, k, v: kernel(times * q, store(k), store(v)), **told).findings
+    assert [one.code for one in findings[:1]] == codes
 
 
 def test_a_zero_point_that_is_left_out_is_named():
