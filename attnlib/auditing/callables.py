@@ -31,6 +31,8 @@ PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to others."""
 APART = 0.05
 """One query of a cache may give another output than the last of many, by this of its spread."""
+PLAIN = 1.002
+"""By how much logits may grow with normalised q or k of twice the length."""
 SLOPES = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
 BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 40}
@@ -138,7 +140,8 @@ class CallableAudit:
         self.unit = float(np.median(self.here.value))
         if self.scoreless():
             return self.report
-        self.length_one()
+        if self.length_one():
+            return self.report
         self.precision()
         self.range()
         self.scale()
@@ -295,7 +298,11 @@ class CallableAudit:
                 evidence = f"row {row} sees {counted(counts[row], 'key')}"
                 self.report.add("causal", "keys up to its own", actual, evidence)
                 return True
-        self.report.facts["sees"] = _pattern(visible)
+        self.report.facts["sees"] = name = _pattern(visible)
+        target = self.expected
+        if target.scale is not None and target.causal is None and "its" in name:
+            wanted = "all keys, or those up to its own"
+            self.report.add("hidden", wanted, name, "equal keys: pattern declares them")
         return False
 
     def causal_itself(self) -> None:
@@ -343,17 +350,29 @@ class CallableAudit:
             self.report.add("scale", "scores that count", "0", "weights stay the same")
         return True
 
-    def length_one(self) -> None:
-        """Measure whether q and k are normalised to length 1."""
-        subject = self.subject
-        normalised = [abs(power - 1.0) < 0.1 for power in questions.powers(subject, self.short)]
-        subject.normalises = any(normalised)
-        self.one_sided = subject.normalises and not all(normalised)
+    def length_one(self) -> bool:
+        """Measure whether q and k are normalised; return whether a large epsilon is added there."""
+        subject, strict = self.subject, self.expected.scale is not None
+        powers = dict(zip("qk", questions.powers(subject, self.short), strict=True))
+        large = {name: power for name, power in powers.items() if PLAIN < power < 1.9}
+        if large and self.whole and strict:  # √(1 + ε) / √(4 + ε), twice, is the power
+            each = [f"{4.0 * (x**2 - 1.0) / (4.0 - x**2):.2g} of {t}'s" for t, x in large.items()]
+            text = f"an epsilon of about {' and '.join(each)} mean square"
+            self.report.add("norm", "lengths that do not count, or do", text, "twice as long")
+            return True
+        normalised = [name for name, power in powers.items() if abs(power - 1.0) < 0.1]
+        subject.normalises = bool(normalised)
+        self.one_sided = len(normalised) == 1
         if self.one_sided:
-            only = f"only {'q' if normalised[0] else 'k'} normalised"
+            only = f"only {normalised[0]} normalised"
             self.report.add("cosine", "both q and k of length 1, or neither", only)
         if subject.normalises:
             self.here = questions.slope(subject, self.short, [self.short - 1])
+            centred = " and ".join(questions.centred(subject, self.short))
+            if centred and strict:
+                text = f"{centred} less the mean: a LayerNorm's"
+                self.report.add("norm", "q and k over their lengths", text, "1 added to all")
+        return False
 
     def scale(self) -> None:
         """Measure the number that multiplies q·k or the cosine, in several rows."""
@@ -479,6 +498,9 @@ class CallableAudit:
             margin = AGREES * np.abs(own.value)
             if (other.low > own.high + margin).any() or (other.high < own.low - margin).any():
                 text = f"{other.value.flat[0]:.4g}, for the query's own key {own.value.flat[0]:.4g}"
+                if name.startswith("component"):
+                    text = f"{other.value.flat[0]:.4g}, of component 0 {own.value.flat[0]:.4g}"
+                    name += " has another, as by a vector of gains"
                 self.report.add("law", "one scale", text, f"{name}, n = {n}")
                 return
 
@@ -533,7 +555,7 @@ class CallableAudit:
         """Compare a scale with that of the last row, where nothing was varied."""
         (value, low, high), right = slope.over_heads(0), self.here.over_heads(0)
         margin = AGREES * abs(right.value)
-        if math.isfinite(value) and not right.low - margin <= high >= low <= right.high + margin:
+        if not right.low - margin <= high >= low <= right.high + margin:
             self.report.add(code, f"{right.value:.4g}", shown(Interval(value, low, high)), where)
 
     def cap(self) -> None:

@@ -86,15 +86,21 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
 
 
 def temperature_meant(module: Any, queries: int, keys: int) -> list[float] | None:
-    """Return by what Llama 4 multiplies queries, the last of so many keys; None where it does not.
+    """Return by what queries, the last of so many keys, are multiplied; None if by 1.
 
-    Its layers without rotation do.
+    Those of Llama 4 are, in layers without rotation, and those of Ministral 3 in all layers.
     """
     config = layer_config(module)
+    places = range(keys - queries, keys)
+    rotary = getattr(config, "rope_parameters", None) or {}
+    if beta := rotary.get("llama_4_scaling_beta"):
+        whole = rotary["original_max_position_embeddings"]
+        return [1.0 + beta * math.log1p(place // whole) for place in places]
     if not getattr(config, "attn_temperature_tuning", False) or _by_layer(module, "no_rope_layers"):
         return None
-    places = range(keys - queries + 1, keys + 1)
-    return [1.0 + config.attn_scale * math.log1p(n // config.floor_scale) for n in places]
+    return [
+        1.0 + config.attn_scale * math.log1p((place + 1) // config.floor_scale) for place in places
+    ]
 
 
 def _by_layer(module: Any, name: str) -> Any:

@@ -240,7 +240,7 @@ def _compare_temperature(report: Report, name: str, wanted: Tensor, applied: Ten
     right, wrong = float(wanted[worst]), float(applied[worst])
     if not math.isclose(right, wrong, rel_tol=SAME):
         text = f"q times {right:.4g} at token {worst + 1}"
-        report.add("law", text, f"{wrong:.4g}", "attn_temperature_tuning", where=name)
+        report.add("law", text, f"{wrong:.4g}", "its temperature by position", where=name)
 
 
 def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:

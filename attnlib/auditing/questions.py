@@ -234,6 +234,17 @@ def powers(subject: Subject, length: int) -> tuple[float, float]:
     return 2.0 * q / whole, 2.0 * k / whole
 
 
+def centred(subject: Subject, length: int) -> list[str]:
+    """Return which of q and k may have a number added to all components without a change."""
+    x = math.sqrt(subject.size.dimension) / 2.0
+    q, k, *_ = contents(subject, length, length, torch.tensor([length - 1]), x)
+    groups = (torch.arange(length) == length - 1).long()
+    pairs = (q, k), (q + 1.0, k), (q, k + 1.0)
+    before, *after = (subject.weights(*pair, groups)[:, -1] for pair in pairs)
+    same = [np.allclose(weights, before, rtol=0.0, atol=16.0 * subject.eps) for weights in after]
+    return [name for name, unchanged in zip("qk", same, strict=True) if unchanged]
+
+
 class Cap(NamedTuple):
     """A bound of logits."""
 
@@ -364,6 +375,13 @@ def sums(subject: Subject, length: int, unit: float, whole: bool) -> dict[str, f
         q[:, [0, -1], 0] = 1.0 if subject.normalises else float(near(logit / unit))
         output = subject.output(q, k, v)[:, [0, -1]].sum(axis=-1).ravel() / float(v[0, 0].sum())
         values[why] = float(output[np.argmax(np.abs(output - np.median(output)))])
+    random = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(t.shape, generator=random, dtype=torch.float64) for t in given[:2])
+    if not subject.normalises:
+        q *= float(near(2.0 / (abs(unit) * math.sqrt(subject.size.dimension))))
+    output = subject.output(q, k, v).sum(axis=-1).ravel() / float(v[0, 0].sum())
+    why = "random queries: sums or the largest are of other rows or heads"
+    values[why] = float(output[np.argmax(np.abs(output - np.median(output)))])
     return values
 
 
@@ -547,10 +565,18 @@ def key_head_of(subject: Subject, length: int, places: np.ndarray, unit: float) 
 
 
 def dropout(subject: Subject, length: int) -> float | None:
-    """Measure the share of weights dropped, 0 if none; None if calls differ otherwise."""
+    """Measure the share of weights dropped, 0 if none; None if calls differ otherwise.
+
+    Dropped at random in both calls alike, those kept are as large as if there were fewer keys.
+    """
     q, k = equal_keys(subject, length, length)
     first, second = (subject.weights(q, k, torch.arange(length)) for _ in range(2))
     if np.array_equal(first, second, equal_nan=True):
+        sums, largest = (each[:, length // 2 :] for each in (first.sum(-1), first.max(-1)))
+        for seen in (length, np.arange(length // 2, length) + 1.0):
+            times = largest * seen
+            if np.ptp(sums) > 0.05 and 1.02 < times.max() < 1.01 * times.min():
+                return float(1.0 - 1.0 / times.max())
         return 0.0
     visible = np.maximum(first, second)[:, -1]
     dropped = np.stack([first, second])[:, :, -1] == 0.0

@@ -65,6 +65,7 @@ class Answers:
         self.names = {sha256(path.read_bytes()).digest(): path.name for path in questions}
         self.new: dict[bytes, bytes] = {}
         self.refused: set[str] = set()
+        self.not_finite: set[str] = set()
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Return the engine's answer, or the stand-in's where the question is new."""
@@ -79,7 +80,10 @@ class Answers:
         if not answer.exists():
             self.refused.add(name)
             raise ValueError(f"{answer} is missing")
-        return _output(answer, *_as_filed(q, v)).transpose(0, 1)[None]
+        output = _output(answer, *_as_filed(q, v))
+        if not bool(output.isfinite().all()):
+            self.not_finite.add(name)
+        return output.transpose(0, 1)[None]
 
     def save(self) -> list[str]:
         """Write the new questions, and return the names of their files."""
@@ -178,6 +182,11 @@ def read(folder: str | Path, **intent: Any) -> Report:
     unasked = f"masks, gradients, the same twice, over {asked.length} keys"
     window = report.facts.get("not asked")
     report.facts["not asked"] = f"{unasked}, {window}" if window else unasked
+    if "expected" not in intent and report.scale is not None:
+        report.unknown.append(f"found {report.scale}, and --expected is not given")
+    if asked.not_finite and report.passed and settings["dtype"] != torch.float16:
+        files = ", ".join(sorted(asked.not_finite))
+        report.add("values", "finite outputs", "NaN or infinity", f"the answers to {files}")
     if asked.refused:
         report.facts["not answered"] = f"the questions {', '.join(sorted(asked.refused))}"
     return report

@@ -241,6 +241,10 @@ def one_maximum(q, k, v):
     return powers @ v / (powers.sum(-1, keepdim=True) + 1e-30)
 
 
+def sum_of_the_first_head(q, k, v):
+    return (scored(q, k) - scored(q, k)[:, :1].logsumexp(-1, keepdim=True)).exp() @ v
+
+
 def causal_in_place_of_a_mask(q, k, v, attn_mask=None, is_causal=False):
     return kernel(q, k, v, attn_mask=None if is_causal else attn_mask, is_causal=is_causal)
 
@@ -284,6 +288,7 @@ HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
         (differential, "softmax", "no softmax"),
         (relu, "softmax", "as with ReLU"),
         (one_maximum, "softmax", "0"),
+        (sum_of_the_first_head, "softmax", ""),
         (causal_in_place_of_a_mask, "hidden", "2 keys"),
         (lambda q, k, v: scored(q, k).exp() @ v, "softmax", "not divided by their sum"),
         (lambda q, k, v: kernel(q, k, v).flip(1), "layout", "outputs stand in other heads"),
@@ -369,6 +374,20 @@ def other_scale_if_masked(q, k, v, attn_mask=None):
     return kernel(q, k, v, attn_mask=attn_mask, scale=None if attn_mask is None else 0.25)
 
 
+def dropped_alike(q, k, v):
+    weights = scored(q, k).softmax(-1)
+    kept = torch.rand(weights.shape, generator=torch.Generator().manual_seed(0)) > 0.25
+    return (weights * kept / 0.75) @ v
+
+
+def normed(norm):
+    return lambda q, k, v: kernel(norm(q), norm(k), v)
+
+
+def with_epsilon(x):
+    return x / (x.pow(2).mean(-1, keepdim=True) + 0.1).sqrt()
+
+
 def first_aligned(q, k, v):
     return kernel(q, k, v, is_causal=True)
 
@@ -387,10 +406,14 @@ def first_aligned(q, k, v):
         (top(8), {"top_k": 4}, "few keys"),
         (kernel, {"top_k": 4}, "few keys"),
         (in_whole_blocks, {"causal": False}, "window"),
+        (of_pattern(prefix), {}, "hidden"),
+        (dropped_alike, {}, "dropout"),
+        (normed(with_epsilon), {"expected": 8.0, "cosine": True}, "norm"),
+        (normed(lambda x: functional.layer_norm(x, (64,))), {"expected": 8.0}, "norm"),
     ],
 )
 def test_what_is_declared_and_otherwise_is_a_finding(attention, meant, code):
-    report = audit(attention, d=64, expected="transformer", length=64, **meant)
+    report = audit(attention, d=64, length=64, **{"expected": "transformer"} | meant)
     assert code in {one.code for one in report.findings}, report
 
 

@@ -150,6 +150,19 @@ def test_llama_4s_temperature_is_meant_where_no_layer_rotates():
     assert unreached.facts["temperature of q"].startswith("unknown")
 
 
+def test_ministrals_temperature_is_meant_in_every_layer(monkeypatch):
+    rotary = {"llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 4}
+    rotary |= {"rope_type": "default", "rope_theta": 1e4}
+    model = made("Ministral3", rope_parameters=rotary)
+    assert audit(model, IDS, length=64).passed
+    module = "transformers.models.ministral3.modeling_ministral3"
+    monkeypatch.setattr(f"{module}.get_llama_4_attn_scale", lambda *_: torch.ones(()))
+    findings = audit(model, IDS, length=64).findings
+    wanted = 1.0 + 0.5 * math.log(1.0 + 11 // 4)
+    assert len(findings) == len(model.layers)
+    assert all(one.expected.startswith(f"q times {wanted:.4g} at token") for one in findings)
+
+
 def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
     model = tiny("Llama")
     monkeypatch.setattr(models, "meant_by", lambda *_: (None, "nobody says it"))

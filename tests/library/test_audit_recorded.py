@@ -37,10 +37,12 @@ def attention(q, k, v, times=1.0, cap=None, sink=None, causal=True, window=None,
         np.pad(logits, [(0, 0), (0, 0), (0, zeros)]),
         np.pad(v, [(0, zeros), (0, 0), (0, 0)]),
     )
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    largest = logits.max(axis=-1, keepdims=True)
+    largest = largest if sink is None else np.maximum(largest, np.float32(sink))
+    weights = np.exp(logits - largest)
     total = weights.sum(axis=-1, keepdims=True)
     if sink is not None:
-        total = total + np.exp(sink - logits.max(axis=-1, keepdims=True))
+        total = total + np.exp(sink - largest)
     output = np.einsum("hqk,khd->qhd", (weights / total).astype(v.dtype), v)
     return np.ascontiguousarray(output)
 
@@ -92,6 +94,15 @@ def test_an_engine_is_judged_by_its_answers(folder, fault, meant, rounds, status
         engine(folder, **fault)
     code, said = told(*command)
     assert (code, words in said) == (status, True), said
+
+
+def test_an_answer_that_is_not_finite_and_a_scale_that_is_not_given_do_not_pass(folder):
+    engine(folder)
+    code, said = told("--read", folder)
+    assert (code, "--expected is not given" in said) == (3, True), said
+    path = folder / "0006.output.safetensors"
+    save_file({"output": load_file(path)["output"] * np.float32(np.nan)}, path)
+    assert told("--read", folder, "--expected", "transformer")[0] == 1
 
 
 def test_what_is_meant_is_kept_with_the_questions(tmp_path):
