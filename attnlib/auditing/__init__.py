@@ -7,9 +7,9 @@
 - `assert_scale` fails a test where an audit has findings.
 
 `response` chooses queries, keys and values whose outputs show one property, `questions` measures
-one property each, `backward` gradients, `callables` compares the answers with the intended
-attention, `models` audits the calls of a model against its configuration, and `report` shows the
-result. `recorded` asks by files.
+one property each, `backward` gradients, `scales` and `callables` compare the answers with the
+intended attention, `models` audits the calls of a model against its configuration, and `report`
+shows the result. `recorded` asks by files.
 
 Chapter: audit.
 """
@@ -33,11 +33,12 @@ with extra_packages("torch"):
 
     from attnlib.attention.options import named_policy
     from attnlib.auditing.arrays import ARRAYS, of_tensors
-    from attnlib.auditing.callables import CallableAudit, Expected
+    from attnlib.auditing.callables import CallableAudit
     from attnlib.auditing.models import audit_model
     from attnlib.auditing.modules import audit_module
     from attnlib.auditing.report import CODES, Finding, Report, Scale
     from attnlib.auditing.response import Size, Subject
+    from attnlib.auditing.scales import Expected
 
 __all__ = ["CODES", "Finding", "Report", "Scale", "assert_scale", "audit"]
 

@@ -1,10 +1,9 @@
 """Audit a callable: ask all questions, and compare the answers with the intended attention."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,101 +12,25 @@ import torch
 
 from attnlib._checking import FloatArray
 from attnlib.auditing import causes, questions
-from attnlib.auditing.backward import gradients
-from attnlib.auditing.questions import SHORT, Slope, joined
+from attnlib.auditing.backward import Gradient, gradients
+from attnlib.auditing.questions import SHORT
 from attnlib.auditing.report import Report, Scale, counted, shown
-from attnlib.auditing.response import INT4, WHOLE, Interval, Subject, equal_keys
+from attnlib.auditing.response import Interval, Subject, equal_keys
+from attnlib.auditing.scales import AGREES, LONGER, LONGEST, ScaleAudit, agree, reason
 from attnlib.policies import POLICIES, Policy
 
-AGREES = 0.005
-"""A number is the intended one if it may be within this share of it."""
 NOTHING = 1e-9
 """Logits of random queries and keys that are smaller are none."""
-LONGEST = 2**17
-"""Of the keys of one query; their values take 64 MB at d = 128."""
-LONGER = 64
-"""The length at which other keys than the query's own are asked."""
 PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to others."""
 APART = 0.05
 """One query of a cache may give another output than the last of many, by this of its spread."""
-PLAIN = 1.002
-"""By how much logits may grow with normalised q or k of twice the length."""
 SLOPES = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
-BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 40}
-"""How many digits of a logit have to count."""
-KEPT = {**BITS, torch.float32: 10, torch.float8_e4m3fn: 4, torch.float8_e5m2: 3, torch.int8: 4}
-KEPT[INT4] = 3
-"""How many of keys: kernels may multiply ten, and a sixteenth of int8's range may be their size."""
-OF_QUERIES = 10.5
-"""How many digits of a large logit are sure where queries are kept in float8."""
-DIGITS = {9.5: "float16", 5.5: "bfloat16", 4.0: "float8_e4m3fn", 2.5: "float8_e5m2 or int4"}
-"""Types that more digits than these may be of."""
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the attention should do; None where nothing is stated."""
-
-    scale: float | Policy | None
-    cap: float | None = None
-    cosine: bool | None = None
-    """Whether the scale multiplies a cosine."""
-    causal: bool | None = None
-    """Whether queries see keys up to their own only, without an argument that says so."""
-    window: float | None = None
-    chunk: int | None = None
-    """How many keys have windows of their own, that begin with their first."""
-    first: int = 0
-    """How many keys at the beginning a query sees beside its window."""
-    ahead: int | None = None
-    """How many keys after its own a query sees."""
-    sink: bool | tuple[float, ...] | None = None
-    """Whether there is one, or its logit, in each head."""
-    slopes: tuple[float, ...] | None = None
-    """By how much the logit of a key is lower with each place farther, in each head."""
-    biased: bool = False
-    """Whether logits depend on the place of a key in another way, which is not asked."""
-    top_k: int | None = None
-    """How many keys are chosen by their contents."""
-    true_hides: bool = False
-    """Whether True in a mask says that a key is hidden."""
-    nan_rows: bool = False
-    """Whether rows that a mask hides whole may be NaN."""
-    factor: float = 1.0
-    pattern: Callable[[int], np.ndarray] | None = None
-    """Which of n keys each query sees, where they are no window."""
-    causal_from: str | None = None
-    """"first" or "last": to which key queries are aligned where they are fewer."""
-    one_size: bool = False
-    """Whether its heads have one size: a model's."""
-    rotates: bool = False
-    """Whether it rotates q and k by position, so that other keys do not show the scale."""
-
-
-class CallableAudit:
-    """The checks of one callable: each asks questions and adds facts and findings."""
-
-    def __init__(self, subject: Subject, expected: Expected, length: int) -> None:
-        self.subject, self.expected, self.length = subject, expected, length
-        subject.pattern = expected.pattern
-        self.report = Report()
-        self.d = subject.size.dimension
-        self.short = min(SHORT, self.d)
-        if expected.top_k is not None:  # fewer keys are all seen
-            self.short = min(self.short, expected.top_k)
-            self.length = min(length, expected.top_k)
-        self.whole = subject.eps < 1e-5 and subject.stored is None
-        """Whether no type of fewer digits than float32 is declared."""
-        self.half = subject.eps == torch.finfo(torch.float16).eps
-        """Whether float16 is declared."""
-        self.cap_found = math.inf
-        self.sink_found: FloatArray | None = None
-        self.first_hidden: dict[str, torch.Tensor] = {}
-        """The argument that hides the first key, if there is one."""
-        self.one_sided = False
-        """Whether only one of q and k is normalised."""
+class CallableAudit(ScaleAudit):
+    """All checks of one callable: each asks questions and adds facts and findings."""
 
     def run(self) -> Report:
         """Return the report of all checks. The first checks may leave nothing more to ask."""
@@ -136,7 +59,7 @@ class CallableAudit:
             return self.report
         self.short = int(np.flatnonzero(counts > 1)[-1]) + 1  # the last may begin a chunk
         self.places = np.flatnonzero(visible[self.short - 1])
-        self.here = questions.slope(self.subject, self.short, [self.short - 1])
+        self.here = questions.slope(self.subject, self.short)
         self.unit = float(np.median(self.here.value))
         if self.scoreless():
             return self.report
@@ -181,32 +104,38 @@ class CallableAudit:
             row = int(np.flatnonzero(~np.isfinite(equal).all(axis=(0, -1)))[0])
             self.report.add("hidden", "numbers", "NaN", f"row {row} of equal keys")
             return True
-        hides = self.expected.pattern or self.expected.window not in (None, math.inf)
-        cause = causes.layout(subject, equal, window=bool(hides))
-        if cause is None and self.expected.scale is not None:
-            cause = causes.faint(equal)
-        if cause is None and self.expected.factor == 1.0:
-            cause = causes.undivided(equal)
-        cause = cause or self.parts(subject)
-        if cause is None and not self.expected.rotates:
-            self.rounding()
-        self.random = dense = None if cause else causes.dense(subject, n, equal)
-        few = None
-        if dense is not None:
-            few = causes.few_keys(dense, equal)
-            cause = causes.axis(dense)
-            if cause is None:
-                cause = causes.other_rows(subject, dense)
-            if cause is None and subject.stored is None:
-                cause = causes.other_heads(subject, dense)
-            if cause is None and few is None:
-                cause = causes.no_softmax(subject, dense)
-            if cause is None and few is None and not self.expected.rotates:
-                cause = causes.by_more_than_products(subject, n)
+        self.random: causes.Dense | None = None
+        self.few: tuple[int, int] | None = None
+        cause = next(filter(None, self.possible_causes(equal)), None)
         if cause is not None:
             self.report.add(*cause)
             return True
-        return self.few_keys(few) or self.bias()
+        return self.few_keys(self.few) or self.bias()
+
+    def possible_causes(self, equal: FloatArray) -> Iterator[causes.Cause | None]:
+        """Yield each cause that may be one, or None where it is not; the first is the one."""
+        subject, target = self.subject, self.expected
+        hides = target.pattern or target.window not in (None, math.inf)
+        yield causes.layout(subject, equal, window=bool(hides))
+        if target.scale is not None:
+            yield causes.faint(equal)
+        if target.factor == 1.0:
+            yield causes.undivided(equal)
+        yield self.parts(subject)
+        if not target.rotates:
+            self.rounding()
+        self.random = dense = causes.dense(subject, equal.shape[-1], equal)
+        if dense is None:
+            return
+        self.few = causes.few_keys(dense, equal)
+        yield causes.axis(dense)
+        yield causes.other_rows(subject, dense)
+        if subject.stored is None:
+            yield causes.other_heads(subject, dense)
+        if self.few is None:
+            yield causes.no_softmax(subject, dense)
+        if self.few is None and not target.rotates:
+            yield causes.by_more_than_products(subject, equal.shape[-1])
 
     def parts(self, subject: Subject) -> causes.Cause | None:
         """Return a cause if parts of a row are merged with wrong weights or have other scales."""
@@ -283,14 +212,10 @@ class CallableAudit:
         if (ahead[: n - 1] == 0).all():
             self.report.facts["sees"] = "the keys up to its own"
             return True
-        future = np.triu(np.ones((n, n), dtype=bool), 1)
-        if any(
-            (visible[:-1] == (future | own)[:-1]).all() for own in (False, np.eye(n, dtype=bool))
-        ):
-            evidence = f"row 0 sees {counted(counts[0], 'key')}"
-            self.report.add("causal", "keys up to its own", "those after: inverted", evidence)
-            return True
+        future, own = np.triu(np.ones((n, n), dtype=bool), 1), np.eye(n, dtype=bool)
+        inverted = [(visible[:-1] == hidden[:-1]).all() for hidden in (future, future | own)]
         for row, actual, wrong in (
+            (0, "those after: inverted", any(inverted)),
             (0, "one key more", self.expected.ahead is None and (ahead[: n - 2] == 1).all()),
             (1, "not its own", (ahead[1:] == -1).all()),
         ):
@@ -314,30 +239,6 @@ class CallableAudit:
             why = "equal keys" + ("" if actual == "all keys" else ": pattern declares others")
             self.report.add("causal", wanted, actual, why)
 
-    def rounding(self) -> None:
-        """Measure whether keys or weights are rounded more than their type; widen intervals."""
-        subject = self.subject
-        bits = questions.digits(subject, self.short)
-        if bits is None:
-            return
-        stored = None if subject.stored == subject.dtype else subject.stored
-        needed = KEPT.get(stored or subject.dtype, 3)
-        self.report.facts["rounding"] = f"{bits:.0f} binary digits of keys and weights"
-        self.report.rounding = error = 2.0 ** (1.0 - bits)
-        if bits < needed - 0.25 and error > 8.0 * subject.eps:
-            name = next((name for kind, name in DIGITS.items() if bits > kind), "int8")
-            text = f"about {bits:.0f}, as of {name}: kv_dtype declares it"
-            text = text if stored is None else f"about {bits:.1f}"
-            what = f"keys of {needed} binary digits" if stored else "keys of all their digits"
-            if self.expected.scale is not None:
-                self.report.add("precision", what, text, "keys of one length")
-            if stored is None and bits < 6.0:
-                subject.keep_in(torch.float8_e4m3fn if bits > 4.0 else torch.float8_e5m2)
-            elif stored is not None:
-                subject.stored_error = error
-        if subject.stored is None:
-            subject.eps = max(subject.eps, error)
-
     def scoreless(self) -> bool:
         """Return whether the weights do not depend on scores at all."""
         if float(np.abs(self.here.value).max()) * math.sqrt(self.d) >= NOTHING:
@@ -350,167 +251,13 @@ class CallableAudit:
             self.report.add("scale", "scores that count", "0", "weights stay the same")
         return True
 
-    def length_one(self) -> bool:
-        """Measure whether q and k are normalised; return whether a large epsilon is added there."""
-        subject, strict = self.subject, self.expected.scale is not None
-        powers = dict(zip("qk", questions.powers(subject, self.short), strict=True))
-        large = {name: power for name, power in powers.items() if PLAIN < power < 1.9}
-        if large and self.whole and strict:  # √(1 + ε) / √(4 + ε), twice, is the power
-            each = [f"{4.0 * (x**2 - 1.0) / (4.0 - x**2):.2g} of {t}'s" for t, x in large.items()]
-            text = f"an epsilon of about {' and '.join(each)} mean square"
-            self.report.add("norm", "lengths that do not count, or do", text, "twice as long")
-            return True
-        normalised = [name for name, power in powers.items() if abs(power - 1.0) < 0.1]
-        subject.normalises = bool(normalised)
-        self.one_sided = len(normalised) == 1
-        if self.one_sided:
-            only = f"only {normalised[0]} normalised"
-            self.report.add("cosine", "both q and k of length 1, or neither", only)
-        if subject.normalises:
-            self.here = questions.slope(subject, self.short, [self.short - 1])
-            centred = " and ".join(questions.centred(subject, self.short))
-            if centred and strict:
-                text = f"{centred} less the mean: a LayerNorm's"
-                self.report.add("norm", "q and k over their lengths", text, "1 added to all")
-        return False
-
-    def scale(self) -> None:
-        """Measure the number that multiplies q·k or the cosine, in several rows."""
-        subject, report = self.subject, self.report
-        ladder = [2**i - 1 for i in range(1, 16) if 2**i <= self.length][: self.d - 1]
-        ladder = [row for row in ladder if subject.keys_of([row], row + 1) > 1]
-        if subject.sees_past:
-            slope = questions.slope(subject, ladder[-1] + 1, ladder)
-        else:
-            slope = joined([questions.slope(subject, row + 1, [row]) for row in ladder])
-        slope = self.told(self.further(slope))
-        if not slope.straight:
-            worst = np.argmax(slope.high - slope.low)
-            ends = f"{slope.low.flat[worst]:.4g} to {slope.high.flat[worst]:.4g}"
-            why = "larger and smaller ones"
-            if subject.stored is not None and slope.low.flat[worst] < 0.0 < slope.high.flat[worst]:
-                why += ": perhaps a zero point is left out"
-            report.add("law", "one scale for all products", ends, why)
-        if ((slope.low > slope.high[0]) | (slope.high < slope.low[0])).any():
-            each = ", ".join(f"{value:.4g}" for value in slope.value[:, -1])
-            report.facts["scale by head"] = each
-            if self.expected.scale is not None:
-                report.add("heads", "one scale", "several", each)
-        value = np.median(slope.value, axis=0)
-        low, high = slope.low.min(axis=0), slope.high.max(axis=0)
-        applied_to = "cosine" if subject.normalises else "dot product"
-        scale = Scale(applied_to, slope.keys, slope.position, value, low, high, "")
-        report.scale = scale._replace(law=_law(scale, self.d, self.expected.scale))
-        if self.expected.scale is not None and not self.one_sided:
-            self.compare(report.scale, self.expected.scale)
-
-    def told(self, slope: Slope) -> Slope:
-        """Return the rows with a finite number; report those without, as where weights are NaN."""
-        known = np.isfinite(slope.value).all(axis=0)
-        if known.all():
-            return slope
-        at = ", ".join(f"{n:g}" for n in slope.keys[~known])
-        self.report.facts["scale"] = f"unknown at n = {at}: weights are NaN, or all but one are 0"
-        if not any(finding.code == "bias" for finding in self.report.findings):
-            n = int(slope.keys[~known][0])
-            chosen = questions.chosen(self.subject, n, self.unit) if n > self.short else n
-            answer = "law", "a scale for every n", f"none at n = {at}", "NaN or weights of 0"
-            if chosen < n:
-                actual = f"{counted(chosen, 'key')} by their contents"
-                answer = "few keys", "all keys", actual, f"{n} random keys"
-            self.report.add(*answer)
-        if not known.any():
-            return self.here
-        value, low, high, keys, position = (part[..., known] for part in slope[:5])
-        return Slope(value, low, high, keys, position, straight=True)  # the others made it none
-
-    def further(self, slope: Slope) -> Slope:
-        """Ask beyond the length from which the intended law varies, one query of a cache."""
-        if not isinstance(self.expected.scale, Policy):
-            return slope
-        n = 2.0 ** np.arange(1, 18)
-        law = self.expected.scale.scale(n=n, d=self.d)
-        changed = n[~np.isclose(law, law[0])]
-        if not changed.size or changed[0] <= slope.keys[-1]:
-            return slope
-        keys = int(min(4 * changed[0], LONGEST))
-        more = None
-        with suppress(ValueError):  # it may not take fewer queries than keys
-            more = questions.slope(self.subject, keys, [keys - 1], queries=1)
-        if more is None or not np.isfinite(more.value).all():
-            begins = f"it begins near {changed[0]:g} keys, and fewer were asked"
-            self.report.facts["law"] = f"unknown: {begins}"
-            return slope
-        return joined([slope, more])
-
-    def compare(self, scale: Scale, target: float | Policy) -> None:
-        """Compare the measured scale with the intended one."""
-        text, applied_to = "one number", scale.applied_to
-        if self.expected.cosine is not None:
-            applied_to = "cosine" if self.expected.cosine else "dot product"
-        if isinstance(target, Policy):
-            applied_to = target.applied_to
-        if applied_to != scale.applied_to:
-            wrong = f"of the {scale.applied_to}, {shown(scale.interval)}"
-            self.report.add("cosine", f"a scale of the {applied_to}", wrong)
-            return
-        if isinstance(target, Policy):
-            text, wanted = (
-                target.name,
-                target.scale(n=scale.keys, d=self.d, position=scale.position),
-            )
-        else:
-            wanted = np.full(scale.keys.shape, target)
-        if agree(wanted, scale.low, scale.high).all():
-            return
-        with np.errstate(divide="ignore"):
-            ratio = scale.value / wanted
-            worst = int(np.argmax(np.abs(np.log(np.abs(ratio)))))
-        measured, right = scale.at(worst), float(wanted[worst])
-        evidence = f"{ratio[worst]:.4g} times what was meant"
-        why = reason(measured.value, right, self.d)
-        constant = agree(np.median(ratio) * wanted, scale.low, scale.high).all()
-        if not constant:
-            at = f"at n = {scale.keys[worst]:g}, position {scale.position[worst]:g}"
-            evidence += f" {at}"
-            if agree(scale.keys**-0.5, scale.low, scale.high).all():
-                why = ": 1/√n, n the number of keys"
-        self.report.add(
-            "scale" if constant else "law",
-            f"{right:.4g}" if constant else f"{text}, {right:.4g} {at}",
-            shown(measured) + (" times the cosine" if applied_to == "cosine" else ""),
-            evidence + why,
-        )
-
-    def everywhere(self) -> None:
-        """Measure the scale with keys at other places, and by other components of q and k."""
-        d, n = self.d, min(LONGER, max(SHORT, self.d - 1))
-        ask = partial(questions.slope, self.subject, n, [n - 1])
-        answers = {f"component {along}": ask(along=along) for along in (0, d // 2, d - 1)}
-        if not self.expected.rotates:
-            # A cache may hold no larger numbers.
-            name, by = ("twice", 2.0) if self.subject.stored is None else ("half", 0.5)
-            answers[f"a key {name} as long"] = ask(places=[n // 2], lengthen=by)
-        own = answers.pop("component 0")
-        for name, other in answers.items():
-            if not np.isfinite(other.value).all():
-                continue  # outside of a window
-            margin = AGREES * np.abs(own.value)
-            if (other.low > own.high + margin).any() or (other.high < own.low - margin).any():
-                text = f"{other.value.flat[0]:.4g}, for the query's own key {own.value.flat[0]:.4g}"
-                if name.startswith("component"):
-                    text = f"{other.value.flat[0]:.4g}, of component 0 {own.value.flat[0]:.4g}"
-                    name += " has another, as by a vector of gains"
-                self.report.add("law", "one scale", text, f"{name}, n = {n}")
-                return
-
     def sizes(self) -> None:
         """Measure the scale for heads of other sizes, which kernels pad, and other values."""
         if not self.subject.normalises:
             self.padded()
         try:
             other = self.subject.resized(values=self.d // 2)
-            slope = questions.slope(other, self.short, [self.short - 1])
+            slope = questions.slope(other, self.short)
         except ValueError:
             self.report.facts["values of another size"] = "not taken"
             return
@@ -523,7 +270,7 @@ class CallableAudit:
         for size in PADDED:
             with suppress(ValueError):  # it may be made for one size
                 other = self.subject.resized(d=size)
-                answers[size] = questions.slope(other, SHORT, [SHORT - 1]).over_heads(0)
+                answers[size] = questions.slope(other, SHORT).over_heads(0)
         self.report.facts["other head sizes"] = ", ".join(map(str, answers)) or "not taken"
         whole, target = self.here.over_heads(0), self.expected.scale
         law = target if isinstance(target, Policy) else POLICIES["transformer"]
@@ -550,13 +297,6 @@ class CallableAudit:
                 text = f"{shown(measured)}, that of d = {fits[0]}"
                 self.report.add("head size", f"{rule(size):.4g}", text, f"heads of size {size}")
                 return
-
-    def same(self, code: str, slope: Slope, where: str) -> None:
-        """Compare a scale with that of the last row, where nothing was varied."""
-        (value, low, high), right = slope.over_heads(0), self.here.over_heads(0)
-        margin = AGREES * abs(right.value)
-        if not right.low - margin <= high >= low <= right.high + margin:
-            self.report.add(code, f"{right.value:.4g}", shown(Interval(value, low, high)), where)
 
     def cap(self) -> None:
         """Measure the bound of a soft cap."""
@@ -639,7 +379,7 @@ class CallableAudit:
         if self.sink_found is None or self.nearer is not None or self.expected.rotates:
             return
         n, seen = self.length, float(min(self.seen.first + self.seen.last, self.length))
-        unit = float(np.median(questions.slope(self.subject, n, [n - 1]).value))
+        unit = float(np.median(questions.slope(self.subject, n).value))
         heads = np.full(self.subject.size.heads, seen)
         _, sink, error = questions.total(self.subject, n, unit, self.cap_found, heads)
         times = 0.0 if sink is None else np.exp(np.median(sink - self.sink_found))
@@ -780,12 +520,6 @@ class CallableAudit:
             row = "a row that a mask hides whole: nan_rows=True allows it"
             report.add("hidden", "numbers", "NaN", row)
 
-    def branch(self, name: str, value: Any, kind: str) -> None:
-        """Compare the scale of the last row, given an argument that hides none of its keys."""
-        with suppress(ValueError):  # it may not take this kind
-            slope = questions.slope(self.subject, self.short, [self.short - 1], **{name: value})
-            self.same("scale", slope, f"with {name} of {kind}")
-
     def hidden_counts(self, hidden: torch.Tensor, row: int, options: dict[str, Any]) -> None:
         """Report keys that are hidden after the softmax: a row does not see but counts them."""
         times = questions.hidden_counts(self.subject, hidden, row, self.unit, **options)
@@ -802,7 +536,7 @@ class CallableAudit:
             return
         mask[..., :half] = 0
         options: dict[str, Any] = {str(self.subject.mask): mask}
-        slope = questions.slope(self.subject, LONGER, [LONGER - 1], **options).over_heads(0)
+        slope = questions.slope(self.subject, LONGER, options=options).over_heads(0)
         wanted = policy.scale(n=half, d=self.d, position=[half - 1, LONGER - 1])
         if not agree(wanted, slope.low, slope.high).any():
             text = f"{policy.name} of {half} keys, {wanted[0]:.4g}"
@@ -852,7 +586,7 @@ class CallableAudit:
             asked, right = f"{name} of a cache", visible[n - queries : n, :n]
             try:
                 seen_keys = questions.visible_keys(self.subject, queries, n)
-                slope = questions.slope(self.subject, n, [n - 1], queries=queries)
+                slope = questions.slope(self.subject, n, queries=queries)
             except ValueError:
                 self.report.facts[asked] = "not taken"
                 return
@@ -890,83 +624,29 @@ class CallableAudit:
                 cause = causes.Cause("cache", "the output of many queries", text)
                 self.report.add(*(self.parts(alone.subject) or cause), where="one query of a cache")
 
-    def precision(self) -> None:
-        """Measure how logits are rounded; widen intervals where that is more than their type."""
-        coarse = self.report.rounding > 1e-5
-        apart = coarse and not self.subject.normalises
-        answer = questions.precision(self.subject, self.unit, self.short, apart=apart)
-        self.report.facts["precision"] = f"{answer.bits:.0f} binary digits of a logit"
-        eps = self.subject.eps
-        needed = BITS.get(self.subject.dtype, min(15.0, -math.log2(eps)))
-        if self.subject.stored is not None:  # queries may be kept in it too
-            needed = 6.0 if self.subject.stored in WHOLE else min(needed, OF_QUERIES)
-        if coarse and not apart:
-            needed = min(needed, -math.log2(self.report.rounding))
-        self.values_digits()
-        if not answer.finite:
-            actual = "NaN or infinity"
-            self.report.add("precision", "finite weights", actual, "logits up to 1000")
-        elif answer.bits < needed - 1.5:
-            digits = f"{needed} binary digits"
-            self.report.add("precision", digits, f"{answer.bits:.1f}", "two keys with large logits")
-            self.subject.eps = max(eps, 4.0 * 2.0**-answer.bits)
-
-    def values_digits(self) -> None:
-        """Compare the digits of values with those of the declared type, as of keys before."""
-        kept = KEPT.get(self.subject.stored or self.subject.dtype, 3)
-        needed = min(kept, -math.log2(self.subject.eps))
-        bits = questions.digits_of_values(self.subject, self.unit, self.short)
-        known = any(finding.code == "precision" for finding in self.report.findings)
-        if bits is None or bits >= needed - 0.5 or known or self.expected.scale is None:
-            return
-        text = f"values of {needed:.0f} binary digits"
-        self.report.add("precision", text, f"about {bits:.1f}", "a key with most of the weight")
-
-    def range(self) -> None:
-        """Report what the numbers of float16 cannot hold: large products, and small weights."""
-        subject, strict = self.subject, self.expected.scale is not None
-        if subject.stored is not None or subject.normalises:
-            return
-        if abs(self.unit) < 0.5:  # else logits may be too large themselves
-            q, k = (torch.full_like(t, (1e5 / self.d) ** 0.5) for t in equal_keys(subject, 2, 2))
-            finite = np.isfinite(subject.weights(q, k, torch.arange(2))).all()
-            why = "q·k above 65504 overflows in float16 before it is scaled"
-            self.report.facts["q·k of 1e5"] = "finite" if finite else why
-            if strict and not finite and not self.half:
-                self.report.add("precision", "finite weights", "NaN or infinity", why)
-        if self.whole and self.expected.top_k is None:
-            least = questions.small_weight(subject, self.unit, self.short)
-            if strict and least == 0.0:
-                text = "0: weights are kept in float16"
-                self.report.add("precision", "a weight of about 1e-10", text, "a small logit")
-
     def backward(self) -> None:
         """Compare gradients with differences of what the forward pass gives."""
         if self.subject.stored is not None:
             self.report.facts["backward"] = f"unknown: stored in {self.subject.stored}"
             return
         unit = float(np.median(self.here.value))
-        try:
-            derivatives = gradients(self.subject, self.short, unit)
-        except ValueError as error:  # it may have none on this device
-            self.report.facts["backward"] = f"unknown: {error}"
-            return
+        cases = [(self.subject, "", 0.0)]
         if self.report.facts.get("values of another size") == "taken":
             wide = self.subject.resized(values=2 * self.d)
-            with suppress(ValueError):
-                derivatives += [
-                    derivative._replace(of=f"{derivative.of}, values of size {2 * self.d}")
-                    for derivative in gradients(wide, self.short, unit)
-                ]
-        if (
-            derivatives and self.cap_found < math.inf and self.subject.eps < 1e-5
-        ):  # else it is rounded
+            cases.append((wide, f", values of size {2 * self.d}", 0.0))
+        if self.cap_found < math.inf and self.subject.eps < 1e-5:  # else it is rounded
             half = self.cap_found / (2.0 * unit * math.sqrt(self.d))
-            near = gradients(self.subject, self.short, unit, shift=half)
-            derivatives += [
-                derivative._replace(of=f"{derivative.of}, logits of half the cap")
-                for derivative in near
-            ]
+            cases.append((self.subject, ", logits of half the cap", half))
+        derivatives: list[Gradient] = []
+        for subject, case, shift in cases:
+            try:
+                each = gradients(subject, self.short, unit, shift=shift)
+            except ValueError as error:  # it may have none on this device, or of this size
+                if not case:
+                    self.report.facts["backward"] = f"unknown: {error}"
+                    return
+                continue
+            derivatives += [entry._replace(of=f"{entry.of}{case}") for entry in each]
         self.report.facts["backward"] = "as forward" if derivatives else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
         bends = 0.1 / self.cap_found**2  # by which differences are off
@@ -1017,53 +697,3 @@ def _keys(seen: questions.Run, n: int) -> str:
         return "all keys"
     beside = f" and the first {seen.first}" if seen.first else ""
     return counted(seen.last, "key") + beside
-
-
-def agree(wanted: Any, low: Any, high: Any) -> np.ndarray:
-    """Return whether the expected numbers lie in the interval, widened by a share AGREES."""
-    margin = AGREES * np.abs(wanted)
-    return np.asarray((low - margin <= wanted) & (wanted <= high + margin))
-
-
-def _law(scale: Scale, d: int, target: float | Policy | None) -> str:
-    """Return the rule in n and position that the numbers follow: the intended one, if it fits."""
-    low, high, value = scale.low, scale.high, scale.value
-    if isinstance(target, Policy) and target.applied_to == scale.applied_to:
-        wanted = target.scale(n=scale.keys, d=d, position=scale.position)
-        if agree(wanted, low, high).all():
-            return target.name
-    if low.max() <= high.min() or agree(float(np.median(value)), low, high).all():
-        return "the same for every n"
-    for policy in POLICIES.values():
-        if policy.applied_to == scale.applied_to and policy.family == "length":
-            rule = policy.scale(n=scale.keys, d=d, position=scale.position)
-            if agree(rule, low, high).all():
-                return policy.name
-    logs: FloatArray = np.log(scale.keys)
-    slope, start = np.polyfit(logs, value, 1)
-    if agree(start + slope * logs, low, high).all():
-        return f"{start:.4g} + {slope:.4g} log n"
-    ends = f"{value[0]:.4g} at n = {scale.keys[0]:g}, {value[-1]:.4g} at {scale.keys[-1]:g}"
-    return f"changes with n: {ends}"
-
-
-def reason(measured: float, wanted: float, d: int) -> str:
-    """Return in words a simple explanation of a wrong number, if there is one."""
-    known = {
-        "scores are not scaled": 1.0,
-        "the scale is applied twice": wanted**2,
-        "PyTorch's default, 1/√d": d**-0.5,
-        "1/d": 1.0 / d,
-        "√d": d**0.5,
-        "the sign is wrong": -wanted,
-        "log 2 of what was meant: base 2 for e": math.log(2.0) * wanted,
-        "log₂ e times what was meant: e for base 2": wanted / math.log(2.0),
-    }
-    reasons = [name for name, x in known.items() if math.isclose(measured, x, rel_tol=1e-3)]
-    other = measured**-2.0 if 0.01 < measured < 1.0 else 0.5
-    size = round(other)
-    # That of padded heads, of a model's width, or the number of heads.
-    sized = size % 4 == 0 and size >= 8 and math.isclose(other, size, rel_tol=1e-4)
-    if sized and not reasons:
-        reasons.append(f"1/√{size}, where d is {d}")
-    return f": {', or '.join(reasons)}" if reasons else ""

@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
-from attnlib.auditing.callables import CallableAudit, Expected, reason
+from attnlib.auditing.callables import CallableAudit
 from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant, temperature_meant
 from attnlib.auditing.modules import audit_module, compare_layers, kind_of
 from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, by_token, outputs_of
 from attnlib.auditing.report import OF_MODELS, Report
 from attnlib.auditing.response import Size, Subject
+from attnlib.auditing.scales import Expected, reason
 from attnlib.policies import Policy
 
 NAME = "attnlib-audit"

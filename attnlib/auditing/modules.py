@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from attnlib.auditing.callables import reason
 from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.projected import Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import OF_MODELS, Report, Scale
+from attnlib.auditing.scales import reason
 from attnlib.interception import (
     ATTENTION,
     FAST_PATH_OFF,

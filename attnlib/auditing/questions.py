@@ -80,45 +80,34 @@ def joined(slopes: list[Slope]) -> Slope:
 def slope(
     subject: Subject,
     length: int,
-    rows: list[int],
+    rows: list[int] | None = None,
     *,
     places: list[int] | None = None,
-    shift: float = 0.0,
-    stretch: tuple[float, float] = (1.0, 1.0),
-    along: int = 0,
-    lengthen: float = 1.0,
     queries: int | None = None,
-    **options: object,
+    options: dict[str, Any] | None = None,
+    **shape: Any,
 ) -> Slope:
     """Measure the growth of a key's log-odds with its product with the query, per unit.
 
-    Without `places` the key is that at the place of the query: a rotation by position leaves their
-    product alone. `queries` are the last ones only, as where the other keys are in a cache.
+    Without `rows` it is that of the last query; without `places` the key is that at the place of
+    the query: a rotation by position leaves their product alone. `queries` are the last ones only,
+    as where the other keys are in a cache; `options` are of the callable, the other arguments those
+    of `contents`.
     """
+    rows = [length - 1] if rows is None else rows
     asks = length if queries is None else queries
     chosen = torch.tensor(rows) - (length - asks)
     special = torch.tensor(rows if places is None else places)
 
     def asked(x: float) -> tuple[FloatArray, Contents]:
-        given = contents(
-            subject,
-            asks,
-            length,
-            special,
-            x,
-            shift=shift,
-            stretch=stretch,
-            along=along,
-            lengthen=lengthen,
-            even=True,
-        )
-        return log_odds(subject, given, chosen, special, **options), given
+        given = contents(subject, asks, length, special, x, even=True, **shape)
+        return log_odds(subject, given, chosen, special, **(options or {})), given
 
     eps = subject.eps
     nothing, _ = asked(0.0)
     # A difference of logits that is not lost in rounding, and that a soft cap hardly bends.
     goal = 4.0 if eps > STEEP else 1.0
-    most = max(math.sqrt(subject.size.dimension), abs(shift) / 4.0)
+    most = max(math.sqrt(subject.size.dimension), abs(shape.get("shift", 0.0)) / 4.0)
     x = _moving(lambda x: asked(x)[0] - nothing, goal, most)
     estimates, products = [], []
     for part in (x, -x):
@@ -228,7 +217,7 @@ def small_weight(subject: Subject, unit: float, length: int) -> float:
 def powers(subject: Subject, length: int) -> tuple[float, float]:
     """Measure the growth of logits where q, and where k, is twice as long: 2, or 1."""
     whole, q, k = (
-        float(np.median(slope(subject, length, [length - 1], stretch=by).value))
+        float(np.median(slope(subject, length, stretch=by).value))
         for by in ((1.0, 1.0), (2.0, 1.0), (1.0, 2.0))
     )
     return 2.0 * q / whole, 2.0 * k / whole
@@ -258,15 +247,14 @@ def cap(subject: Subject, length: int) -> Cap | None:
 
     Where all keys have the logit T, a difference shows as sech²(T/c) of what it is near 0.
     """
-    last = [length - 1]
-    straight = slope(subject, length, last).over_heads(0)
+    straight = slope(subject, length).over_heads(0)
     unit = straight.value * math.sqrt(subject.size.dimension)
     if straight.low < 0.0 < straight.high:  # no scale, and so no bend
         return None
 
     def bend(logit: float) -> tuple[float, float]:
         shift = float(near(logit / unit))
-        bent = slope(subject, length, last, shift=shift).over_heads(0)
+        bent = slope(subject, length, shift=shift).over_heads(0)
         return bent.value / straight.value, shift * unit
 
     before = 0.0

@@ -27,9 +27,9 @@ with extra_packages("probe"):
 
     from attnlib.attention.options import named_policy
     from attnlib.auditing import audit
-    from attnlib.auditing.callables import agree, reason
     from attnlib.auditing.explained import Explanation, Softmax, explain
     from attnlib.auditing.report import Report, Scale, shown
+    from attnlib.auditing.scales import agree, reason
 
 ANSWER = ".output.safetensors"
 SETTINGS = "audit.json"

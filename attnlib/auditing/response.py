@@ -208,16 +208,17 @@ def contents(
     x, shift = float(near(x)), float(near(shift))
     if apart or subject.stored is not None:
         even = even and not subject.normalises
-        return _of_many(subject, queries, keys, special, x, shift, stretch, along, lengthen, even)
-    room = max(length, 2.0 * abs(shift))
-    q = torch.zeros(heads, queries, d, dtype=torch.float64)
-    q[..., along] = length * stretch[0]
-    k = torch.zeros(key_heads, keys, d, dtype=torch.float64)
-    component = torch.full((keys,), shift, dtype=torch.float64)
-    component[special] = shift + x
-    k[..., along] = component * stretch[1]
-    k[..., across] = (room**2 - component**2).clamp(min=0.0).sqrt() * stretch[1]
-    return _measured(subject, q, k, special, lengthen)
+        q, k = _of_many(subject, queries, keys, special, x, shift, along, even)
+    else:
+        room = max(length, 2.0 * abs(shift))
+        q = torch.zeros(heads, queries, d, dtype=torch.float64)
+        q[..., along] = length
+        k = torch.zeros(key_heads, keys, d, dtype=torch.float64)
+        component = torch.full((keys,), shift, dtype=torch.float64)
+        component[special] = shift + x
+        k[..., along] = component
+        k[..., across] = (room**2 - component**2).clamp(min=0.0).sqrt()
+    return _measured(subject, q * stretch[0], k * stretch[1], special, lengthen)
 
 
 def spread(number: int) -> Tensor:
@@ -254,11 +255,9 @@ def _of_many(
     special: Tensor,
     x: float,
     shift: float,
-    stretch: tuple[float, float],
     along: int,
-    lengthen: float,
     even: bool,
-) -> Contents:
+) -> tuple[Tensor, Tensor]:
     """Return the same with keys of many components from 1 to 2: q alone makes products large."""
     heads, key_heads, d = subject.size
     many, shared = parts(d)
@@ -289,7 +288,7 @@ def _of_many(
             k[..., at] = signed
         else:
             k[:, which[:, None], at] = signed
-    return _measured(subject, q * stretch[0], k * stretch[1], special, lengthen)
+    return q, k
 
 
 def _measured(subject: Subject, q: Tensor, k: Tensor, special: Tensor, lengthen: float) -> Contents:
