@@ -647,6 +647,8 @@ class CallableAudit(ScaleAudit):
                     return
                 continue
             derivatives += [entry._replace(of=f"{entry.of}{case}") for entry in each]
+            if not derivatives:
+                break
         self.report.facts["backward"] = "as forward" if derivatives else "unknown: no derivative"
         scale = float(self.here.value[0, 0])
         bends = 0.1 / self.cap_found**2  # by which differences are off

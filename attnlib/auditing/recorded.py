@@ -8,7 +8,9 @@ next `read`: an engine that does what is intended needs one round, others two or
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +19,7 @@ import numpy as np
 from attnlib import _checking, _files
 from attnlib._checking import FloatArray
 from attnlib.extras import extra_packages
-from attnlib.policies import Policy
+from attnlib.policies import POLICIES, Policy
 
 with extra_packages("probe"):
     import torch
@@ -33,6 +35,8 @@ with extra_packages("probe"):
 
 ANSWER = ".output.safetensors"
 SETTINGS = "audit.json"
+LARGE_SINK = 10.0
+"""A logit with which all questions are asked that a sink needs."""
 STATED = ("expected", "cap", "window", "sink")
 """What options of the command state."""
 README = """\
@@ -124,10 +128,13 @@ def write(
     length = _checking.integer("length", length, minimum=64)
     size: dict[str, Any] = {"d": d, "heads": heads, "key_heads": key_heads or heads}
     asked = Answers(path, length, _as_meant(True, intent))
-    for itself in (True, False):
-        asked.stand_in = _as_meant(itself, intent)
+    sink = intent.get("sink")
+    sinks = [sink] if sink else [sink, LARGE_SINK]
+    for itself, sink in product((True, False), sinks):
+        case = intent | {"sink": sink}
+        asked.stand_in = _as_meant(itself, case)
         seen = _seen_keys(itself, intent)
-        audit(asked, **size, length=length, dtype=dtype, kv_dtype=kv_dtype, **seen, **intent)
+        audit(asked, **size, length=length, dtype=dtype, kv_dtype=kv_dtype, **seen, **case)
     others, asked.new = asked.new, {}
     asked(*_probe(size, dtype))
     asked.new |= others
@@ -256,9 +263,10 @@ def recorded(
             if not all(right) or (wanted is not None and not ends):
                 none = "none: it was not declared" if wanted is None else f"{wanted:g}"
                 report.add(code, none, ", ".join(map(shown, ends)) or "none seen")
-        wanted = _rule(expected)(n, n - 1.0, q.shape[-1])[0]
-        if _kind(expected) != of:
-            report.add("cosine", f"a scale of the {_kind(expected)}", f"of the {of}")
+        policy = _policy(expected)
+        wanted = policy.scale(n, q.shape[-1])[0]
+        if policy.applied_to != of:
+            report.add("cosine", f"a scale of the {policy.applied_to}", f"of the {of}")
         elif not agree(wanted, low, high).all():
             why = f"{scale[0] / wanted:.4g} times what was meant"
             why += reason(scale[0], wanted, q.shape[-1])
@@ -269,7 +277,7 @@ def recorded(
 def _seen(q: FloatArray, k: FloatArray, v: FloatArray, output: FloatArray, expected: Any) -> int:
     """Return how many keys up to its own the last query sees, if its scale is as expected."""
     n, d = k.shape[1], q.shape[-1]
-    logits = float(_rule(expected)(float(n), n - 1.0, d)) * (k[0, ::-1] @ q[0, -1])
+    logits = float(_policy(expected).scale(n, d)) * (k[0, ::-1] @ q[0, -1])
     weights = np.exp(logits - logits.max())[:, None]
     nearer = np.cumsum(weights * v[0, ::-1], axis=0) / np.cumsum(weights, axis=0)
     return int(np.abs(nearer - output[0, -1]).max(axis=-1).argmin()) + 1
@@ -295,25 +303,11 @@ def _probe(size: dict[str, Any], dtype: torch.dtype) -> list[Tensor]:
     return [t.to(dtype) for t in (2.0 * q, k, v)]
 
 
-def _policy(expected: Any) -> Policy | None:
-    """Return the intended policy, by default 1/√d; None for a number."""
+def _policy(expected: Any) -> Policy:
+    """Return the intended policy, by default 1/√d."""
     if isinstance(expected, float | int):
-        return None
+        return replace(POLICIES["transformer"], rule=lambda _: expected)
     return cast(Policy, named_policy("expected", expected or "transformer"))
-
-
-def _kind(expected: Any) -> str:
-    """Return what the expected scale multiplies: "cosine" or "dot product"."""
-    policy = _policy(expected)
-    return "dot product" if policy is None else policy.applied_to
-
-
-def _rule(expected: Any) -> Callable[..., Any]:
-    """Return what multiplies, as a function of n, the position and d."""
-    policy = _policy(expected)
-    if policy is None:
-        return lambda n, position, d: np.full(np.shape(n), expected)
-    return lambda n, position, d: policy.scale(n=n, d=d, position=position)
 
 
 def _stand_in(kind: Softmax, rule: Callable[..., Any], *more: Any) -> Callable[..., Tensor]:
@@ -323,7 +317,7 @@ def _stand_in(kind: Softmax, rule: Callable[..., Any], *more: Any) -> Callable[.
         m, n = q.shape[-2], k.shape[-2]
         place = np.arange(n - m, n, dtype=float)
         seen = place + 1.0 if kind.causal else np.full(m, float(n))
-        scale = np.reshape(rule(seen, place, q.shape[-1]), (-1, 1))
+        scale = np.reshape(rule(seen, q.shape[-1], place), (-1, 1))
         given = (t[0].detach().double().numpy() for t in (q, k, v))
         return torch.from_numpy(kind.output(*given, scale, *more))[None].to(q.dtype)
 
@@ -332,10 +326,10 @@ def _stand_in(kind: Softmax, rule: Callable[..., Any], *more: Any) -> Callable[.
 
 def _as_meant(causal: bool, intent: dict[str, Any]) -> Callable[..., Tensor]:
     """Return an attention that does what is intended."""
-    expected, sink = intent.get("expected"), intent.get("sink")
-    kind = Softmax(_kind(expected) == "cosine", causal, intent.get("window"))
+    policy, sink = _policy(intent.get("expected")), intent.get("sink")
+    kind = Softmax(policy.applied_to == "cosine", causal, intent.get("window"))
     sink = None if sink is None or sink is False else 0.0 if sink is True else sink
-    return _stand_in(kind, _rule(expected), intent.get("cap"), sink)
+    return _stand_in(kind, policy.scale, intent.get("cap"), sink)
 
 
 def _like_it(folder: Path, intent: dict[str, Any]) -> Callable[..., Tensor] | None:
@@ -349,14 +343,15 @@ def _like_it(folder: Path, intent: dict[str, Any]) -> Callable[..., Tensor] | No
     fit = explain(q, k, v, output, eps)
     if fit is None:
         return _law_like(q, k, v, output, eps)
-    expected, d = intent.get("expected"), q.shape[-1]
+    policy, times = _policy(intent.get("expected")), 1.0
     kind = Softmax(fit.cosine, fit.causal, intent.get("window"))
-    rule, times = _rule(fit.scale.value), 1.0
-    if fit.cosine == (_kind(expected) == "cosine"):
-        rule, times = _rule(expected), fit.scale.value / _rule(expected)(24.0, 23.0, d)
+    if fit.cosine == (policy.applied_to == "cosine"):
+        times = fit.scale.value / float(policy.scale(24, q.shape[-1]))
+    else:
+        policy = _policy(fit.scale.value)
     cap = None if fit.cap is None else fit.cap.value
     sink = None if fit.sink is None else [interval.value for interval in fit.sink]
-    return _stand_in(kind, lambda n, at, size: times * rule(n, at, size), cap, sink)
+    return _stand_in(kind, lambda *at: times * policy.scale(*at), cap, sink)
 
 
 def _law_like(
@@ -370,7 +365,7 @@ def _law_like(
         return None
     start, slope = few.scale.value, (many.scale.value - few.scale.value) / math.log(3.0)
     kind = Softmax(few.cosine, causal=True)
-    return _stand_in(kind, lambda n, at, d: start + slope * np.log(n / 8.0))
+    return _stand_in(kind, lambda n, d, at: start + slope * np.log(n / 8.0))
 
 
 def _as_filed(*tensors: Tensor) -> list[Tensor]:

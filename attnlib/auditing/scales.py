@@ -134,9 +134,7 @@ class ScaleAudit:
         if large and self.whole and strict:  # √(1 + ε) / √(4 + ε), twice, is the power
             each = [f"{4.0 * (x**2 - 1.0) / (4.0 - x**2):.2g} of {t}'s" for t, x in large.items()]
             text = f"an epsilon of about {' and '.join(each)} mean square"
-            self.report.add(
-                "norm", "q and k over their lengths, or as they are", text, "twice as long"
-            )
+            self.report.add("norm", "q and k over their lengths, or not", text, "twice as long")
             return True
         normalised = [name for name, power in powers.items() if abs(power - 1.0) < 0.1]
         subject.normalises = bool(normalised)
