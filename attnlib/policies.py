@@ -6,9 +6,9 @@
 - normalised: for unit vectors, whose dot product is a cosine;
 - length: a function of the number of keys n or of the query's position.
 
-They are comparable through `Policy.alpha`, the standard deviation that the logits have when the
-entries of q and k have variance 1 (or when the cosine is that of random directions): the α of the
-book. Chapter: scaling_rules.
+`Policy.alpha` makes them comparable. It is the α of the book: the standard deviation of the logits
+when the entries of q and k have variance 1, or when the cosine is that of random directions.
+Chapter: scaling_rules.
 """
 
 import tomllib
@@ -118,9 +118,9 @@ class Policy:
         `gradient_cosine` as exact as `annealed.best_alpha`. Infinite where it exceeds the largest
         float.
 
-        Raises ValueError or TypeError for n or d below 1, a negative position, NaN, infinity and
-        what is not a number, for shapes that do not broadcast, and `gradient_cosine` for a d that
-        is not a whole number from 3 on.
+        Raises ValueError or TypeError for n or d below 1, for a negative position, for NaN,
+        infinity and anything but numbers, and for shapes that do not broadcast. `gradient_cosine`
+        needs a whole number d from 3 on.
 
         >>> float(POLICIES["transformer"].scale(n=4096, d=64))
         0.125
@@ -142,9 +142,9 @@ class Policy:
     def alpha(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
         """Return the effective α, the standard deviation of a logit: scale·√d or scale/√d.
 
-        The first is for q and k whose entries have mean 0 and variance 1, so that q·k has variance
-        d; the second for cosines of random directions, whose variance is 1/d. So the
-        Transformer has α = 1 in every dimension. Arguments and errors as `scale`. Chapter:
+        For dot products it is scale·√d: q·k has variance d where the entries of q and k have mean 0
+        and variance 1. For cosines it is scale/√d: those of random directions have variance 1/d.
+        The Transformer has α = 1 in every dimension. Arguments and errors as `scale`. Chapter:
         scaling_rules.
 
         >>> float(POLICIES["mup"].alpha(n=4096, d=256)), float(POLICIES["swin_v2"].alpha(64, 100))
@@ -221,8 +221,8 @@ def own(
       multiplies q·k (or the cosine): one, or an array of that shape, from 0 on.
     - `applied_to`: "dot product" (the default) or "cosine".
 
-    Returns a `Policy`, for every function that takes one. Raises TypeError for what cannot be
-    called. Another result of the function is a ValueError or TypeError where it is used.
+    Returns a `Policy`, for every function that takes one. Raises TypeError for a `function` that
+    cannot be called. Where the policy is used, any other result is a ValueError or TypeError.
     Chapter: scaling_rules.
 
     >>> mine = own(lambda n, d, position: np.log(n) / np.sqrt(d))
