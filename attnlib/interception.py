@@ -121,7 +121,7 @@ LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 
 
 def check_model(model: Any) -> None:
-    """Raise TypeError for what is no module, and RuntimeError for one that is compiled."""
+    """Raise TypeError unless `model` is an nn.Module, and RuntimeError if it is compiled."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
     if is_compiled(model):

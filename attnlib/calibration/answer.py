@@ -1,4 +1,4 @@
-"""Answer on the command line which scale a model's loss asks for at each length, from one text."""
+"""Recommend a scale for each length on the command line: where a text's loss is least."""
 
 import json
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FEWEST = 4
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Hold the scale that a model's loss asks for at one length."""
+    """Hold the recommended scale of a model at one length, with its fit."""
 
     length: int
     gradient: ScaleGradient
@@ -72,7 +72,7 @@ def answer(
     memory: Cache | None = None,
     report: Report | None = None,
 ) -> Recommendation:
-    """Return the scale that a language model's loss asks for at a length, from windows of a text.
+    """Return the scale at which a language model's loss is least at a length, on windows of a text.
 
     Of at most `texts` windows every second is fitted to and the others judge; all count for the
     gradients. The loss is the model's own; other arguments and errors are those of `fit_scales`.
