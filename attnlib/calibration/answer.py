@@ -28,7 +28,10 @@ class Recommendation:
         """Return the verdict in a line: the factor, its gain, and whether a change is worth it."""
         low, high = self.fit.gain_interval
         advice = "a change is worth it" if self.fit.recommended else "leave it"
-        gain = f"gain {self.fit.gain.value:+.4f} nats per token, {low:+.4f} to {high:+.4f}"
+        # The last digit is a tenth to a hundredth of the interval: more would not be repeated.
+        places = 4 if not high > low else int(np.clip(1 - np.floor(np.log10(high - low)), 0, 9))
+        value, start, end = (f"{x:+.{places}f}" for x in (self.fit.gain.value, low, high))
+        gain = f"gain {value} nats per token, {start} to {end}"
         if self.fit.per != "model":
             return f"at {self.length}: a factor per {self.fit.per}, {gain}: {advice}"
         factor = float(np.nanmax(self.fit.factor(self.length)))
