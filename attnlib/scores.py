@@ -409,7 +409,7 @@ class Cosine(Law):
         """Return κ(α) = log E e^{αs} = log ₀F₁(; d/2; α²/4), elementwise in α ≥ 0.
 
         ₀F₁(; d/2; α²/4) = Γ(d/2)(2/α)^{d/2−1} I_{d/2−1}(α). Relative error below 1e-12 for
-        d ≤ 10⁶ and α ≤ 10¹². Up to α = 2√d it is the power series, whose terms are all positive;
+        d ≤ 10⁶ and 1e-150 ≤ α ≤ 10¹². Up to α = 2√d it is the power series, of positive terms;
         beyond, `special.log_bessel_i_normalised`.
         """
         a = _checking.alpha(alpha)

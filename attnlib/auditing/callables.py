@@ -661,7 +661,7 @@ class CallableAudit:
                 self.report.add("window", keys, str(seen), f"the first query, n = {n}")
 
     def groups(self, seen: int) -> None:
-        """Measure which head of keys and of values each head of queries reads."""
+        """Report which head of keys and of values each head of queries reads."""
         heads, key_heads, _ = self.subject.size
         read = questions.key_head_of(self.subject, self.short, seen, self.unit)
         wanted = np.arange(heads) // (heads // key_heads)

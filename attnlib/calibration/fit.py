@@ -359,7 +359,7 @@ class Fitting:
         return results.loss, np.nan_to_num(slopes).sum(axis=shared).ravel()
 
     def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
-        """Return the parameters of the last step on `used`, or of the least loss on `held`."""
+        """Return the parameters of the last step on `used`, or, if `held`, of its least loss."""
         best, unit = np.zeros(self.parameters), (0.0, 0.0)
         least = np.mean([self.loss_of(text, None) for text in held]) if held else math.inf
         waited = 0

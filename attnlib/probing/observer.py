@@ -296,7 +296,7 @@ class Observer(interception.ModuleTracker):
             self.also(name, doubt)
 
     def queries(self, name: str, tokens: Tokens, call: Call) -> Queries | None:
-        """Return padding and targets of a call's queries, if known; note where padding counts."""
+        """Return padding and targets of a call's queries, if known; note if padding is counted."""
         known = self.reader.queries(tokens, call)
         padded = self.reader.by_model and tokens.real is not None and not tokens.real.all()
         if (

@@ -141,7 +141,7 @@ def log_ratio(line: Line) -> float:
 
 
 def has_sink(line: Line) -> bool:
-    """Return whether the first key has the weight `SINK` or more, over twice its even share."""
+    """Return whether the first of more than 2/`SINK` keys has the weight `SINK` or more."""
     return bool(line["first_weight"] >= SINK and line["keys"] > 2.0 / SINK)
 
 
