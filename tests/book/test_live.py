@@ -1,19 +1,15 @@
 """What the live figures show is what is recorded, and pages have their numbers."""
 
 import json
-import re
 
 import numpy as np
-import pytest
 
 from attnlib import exact
 from attnlib.scores import Normal
 from book import drawings
-from book.extensions import pages
 from book.live import heads
 from experiments.records import load
 from tests.nbval_compare import text_difference
-from tests.paths import ROOT
 
 
 def test_the_atlas_is_the_record():
@@ -30,12 +26,6 @@ def test_the_atlas_is_the_record():
         np.testing.assert_allclose(at_two, float(expected), rtol=0.01)
         start += count
     assert {len(column) for column in atlas["columns"].values()} == {start}
-
-
-@pytest.mark.parametrize("page", pages.MADE)
-def test_every_place_of_a_page_is_filled_and_none_is_left_over(page):
-    text = (ROOT / f"{page}.md").read_text("utf-8")
-    assert set(re.findall("«([^»]+)»", text)) <= pages.MADE[page]().keys()
 
 
 def test_the_committed_drawings_are_drawn_so():

@@ -10,7 +10,7 @@ import claims
 from claims import registry
 from claims.registry import Verdict
 from tests.claims.falsified_claims import FALSIFIED
-from tests.paths import CHAPTERS, bibliography_keys
+from tests.paths import CHAPTERS
 
 BOX = re.compile(r"<strong>([a-z ]+)</strong> <code>([^<]+)</code>")
 
@@ -68,11 +68,3 @@ def test_every_claim_of_a_followed_source_that_is_not_true_is_in_the_errata():
     for identifier in (i for i in claims.CLAIMS if not registry.STATEMENTS[i].address):
         corrected = verdicts()[identifier] in ("wrong", "needs a condition")
         assert corrected == (f"`{identifier}`" in text), identifier
-
-
-def test_every_statement_has_its_source_and_what_is_not_english_is_translated():
-    assert {source.key for source in claims.SOURCES.values()} <= bibliography_keys()
-    for entry in registry.STATEMENTS.values():
-        assert entry.source in claims.SOURCES, entry.id
-        foreign = re.search("[\u4e00-\u9fff\uac00-\ud7a3]", entry.quote) is not None
-        assert bool(entry.translation) == foreign, entry.id

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from attnlib.calibration import scale_gradient
 from experiments import kinds as recorder
+from experiments.compatibility import tiny
 from experiments.real_heads import inputs, kinds
 from experiments.real_heads.inputs import Model
 
@@ -15,11 +15,7 @@ from experiments.real_heads.inputs import Model
 @pytest.fixture
 def characters(monkeypatch):
     """Make each character a token of a tiny model, and texts that need no package."""
-    torch.manual_seed(0)
-    size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "vocab_size": 128}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    config = LlamaConfig(**size, **heads, initializer_range=0.5)
-    module = LlamaForCausalLM(config).double().eval()
+    module = tiny("Llama", "sdpa", head=True, vocab_size=128, initializer_range=0.5).double()
     model = Model("characters", inputs.frozen(module), lambda text: list(map(ord, text)), chr)
     monkeypatch.setattr(inputs, "smollm2", lambda: model)
     lines = [f"{number:03d} words\n" for number in range(900)]

@@ -56,11 +56,3 @@ def test_the_best_rate_of_a_seed_is_that_of_the_others():
     runs = [outcome("note", r, s, x) for r, row in losses.items() for s, x in enumerate(row)]
     # Seeds 1 and 2 choose rate 2; those of seeds 0 and 2 are 2.5, 2.75, of seeds 0 and 1 both 2.5.
     np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [3.0, 4.0, 4.0])
-
-
-def test_the_last_row_of_the_harm_is_that_of_each_at_its_best_rate():
-    found = comparison.loss_increase_with_own_rates(SWEEP, "note")
-    np.testing.assert_array_equal(found[:-1], comparison.loss_increase(SWEEP, "note"))
-    own = [comparison.losses_at_best(SWEEP, name) for name in ("note", "baseline")]
-    np.testing.assert_array_equal(found[-1], own[0] - own[1])
-    assert found.shape == (4, 2)

@@ -9,24 +9,6 @@ import torch
 from experiments.lab import small_models
 
 
-def test_a_retrieval_is_what_a_hidden_rotation_prefers():
-    task = small_models.retrieval(3)
-    assert task is small_models.retrieval(3)
-    rng = np.random.default_rng(3)
-    keys = rng.standard_normal((64, 8, 16))
-    rotation = np.linalg.qr(rng.standard_normal((16, 16)))[0]
-    queries = rng.standard_normal((64, 16))
-    values = rng.choice([-1.0, 1.0], (64, 8))
-    weights = rng.standard_normal(256) / 4.0
-    np.testing.assert_array_equal(task.values, values)
-    np.testing.assert_array_equal(task.weights, weights)
-    for r in range(64):
-        wanted = np.argmax(keys[r] @ rotation.T @ queries[r])
-        assert task.wanted[r] == values[r, wanted]
-        scores = keys[r] @ weights.reshape(16, 16).T @ queries[r] / 4.0
-        np.testing.assert_allclose(task.features[r] @ weights, scores, rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("normaliser", ["softmax", "power"])
 @pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])
 def test_heads_side_by_side_are_trained_as_pytorch_trains_each(normaliser, optimiser):

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from attnlib.attention import rescale
 from attnlib.probing.measure import measure as measured
 from attnlib.probing.observer import Observer
 from attnlib.probing.tokens import TokenTracker
+from experiments.compatibility import tiny
 from experiments.real_heads import inputs, laws, parts, rows
 from experiments.real_heads.inputs import Model
 
@@ -18,17 +18,8 @@ LAYERS, HEADS, WORDS = 2, 4, 60
 
 
 def llama():
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=WORDS,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-    )
-    model = LlamaForCausalLM(config)
+    options = {"max_position_embeddings": 256, "initializer_range": 0.02, "pad_token_id": None}
+    model = tiny("Llama", "sdpa", head=True, **options)
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(3.0)  # so that heads differ

@@ -4,6 +4,7 @@
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,14 +18,14 @@ from attnlib import exact
 from attnlib.attention import attend
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct
+from tests.library import test_probing
 from tests.library.test_bad_input import assert_refused
+from tests.library.test_probing import some_keys
 
 LENGTH, KEYS, D = 6, 8, 16
 
 
-def draw(*shape, dtype=torch.float64, seed=0):
-    rng = np.random.default_rng([seed, *shape])
-    return torch.from_numpy(rng.standard_normal(shape)).to(dtype)
+draw = partial(test_probing.draw, dtype=torch.float64)
 
 
 def qkv(dtype=torch.float64, queries=LENGTH, keys=KEYS, heads=4, key_heads=4):
@@ -35,18 +36,8 @@ def qkv(dtype=torch.float64, queries=LENGTH, keys=KEYS, heads=4, key_heads=4):
     )
 
 
-def some_keys(*shape, seed=0):
-    """Return a mask that hides keys at random, and all of them from one query."""
-    mask = torch.from_numpy(np.random.default_rng(seed).random(shape) < 0.6)
-    mask[..., 2, :] = False
-    return mask
-
-
 MASK = some_keys(LENGTH, KEYS)
-BATCH_MASK = some_keys(2, 1, LENGTH, KEYS, seed=1)
-
-
-BY_QUERY = torch.linspace(0.5, 3.0, LENGTH)
+BATCH_MASK = some_keys(2, 1, LENGTH, KEYS)
 
 
 def assert_close(result, expected, tolerance=1e-12):

@@ -342,6 +342,8 @@ def test_what_is_declared_and_otherwise_is_a_finding(attention, meant, code):
 
 
 def sunk(*sinks, cap=None, factor=1.0):
+    """Return attention with keys that have no value, of these logits, one a head."""
+
     def attention(q, k, v):
         logits = scored(q, k)
         logits = logits if cap is None else cap * (logits / cap).tanh()

@@ -11,21 +11,9 @@ from attnlib import cli
 from attnlib.auditing import audit, models
 from experiments.census import meant
 from experiments.compatibility import tiny
+from experiments.compatibility.models import SMALL
 
 IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
-WIDTHS = {
-    "vocab_size": 60,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
 OF_THIS_YEAR = {
     "Gemma4Text": {"hidden_size_per_layer_input": 0, "sliding_window": 4, "global_head_dim": 16},
     "Gemma3nText": {
@@ -60,7 +48,7 @@ def made(family, **settings):
     import transformers
 
     torch.manual_seed(0)
-    settings = {**WIDTHS, **OF_THIS_YEAR.get(family, {}), **settings}
+    settings = {**SMALL, **OF_THIS_YEAR.get(family, {}), **settings}
     config = getattr(transformers, f"{family}Config")(**settings)
     kind = getattr(transformers, f"{family}Model")
     return kind._from_config(config, attn_implementation="eager").eval()
@@ -109,7 +97,7 @@ def test_a_folder_of_a_model_without_fused_attention_or_decoder_is_audited(famil
     import transformers
 
     if family == "T5Encoder":
-        config = transformers.T5Config(**WIDTHS, d_kv=8, d_ff=48)
+        config = transformers.T5Config(**SMALL, d_kv=8, d_ff=48)
         transformers.T5EncoderModel(config).save_pretrained(tmp_path)
     else:
         made(family).save_pretrained(tmp_path)

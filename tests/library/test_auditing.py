@@ -17,6 +17,7 @@ from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
 from experiments.museum import attention as museum
 from experiments.museum import faults
+from tests.library.test_audit_causes import sunk
 
 
 def plain(q, k, v, attn_mask=None):
@@ -106,24 +107,13 @@ def test_a_law_in_n_is_named_and_asked_row_by_row():
     assert max(asked) == 2**17  # and no more than memory holds
 
 
-def sunk(sink, factor=1.0, dtype=torch.float32):
-    """Return attention with a key that has no value, of that logit, and a factor."""
-
-    def attention(q, k, v):
-        logits = q.float() @ k.float().mT * q.shape[-1] ** -0.5
-        weights = torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1).softmax(-1)
-        return (factor * weights[..., :-1].to(dtype).float() @ v.float()).to(dtype)
-
-    return attention
-
-
 def test_a_sink_and_a_factor_are_told_apart():
-    report = audit(sunk(1.5, 0.7), d=64, length=64, factor=0.7)
+    report = audit(sunk(1.5, factor=0.7), d=64, length=64, factor=0.7)
     sink, factor = report.facts["sink"].split()[3], report.facts["factor on the output"].split()[0]
     assert float(sink) == pytest.approx(1.5, abs=1e-5)
     assert float(factor) == pytest.approx(0.7, rel=1e-5)
     assert report.passed  # nothing was said of the sink
-    wrong = audit(sunk(1.5, 0.7), d=64, length=64, sink=False)
+    wrong = audit(sunk(1.5, factor=0.7), d=64, length=64, sink=False)
     assert [finding.code for finding in wrong.findings] == ["sink", "values"]
 
 
@@ -329,17 +319,6 @@ def test_an_audit_leaves_a_model_as_it_was_and_keeps_none_alive():
     del model
     gc.collect()
     assert kept() is None
-
-
-def test_a_configured_scale_that_is_not_used_is_found_by_layer():
-    model = tiny("Granite")
-    model.layers[1].self_attn.scaling = 8**-0.5  # PyTorch's default, and .5 is configured
-    (finding, *others) = audit(model, IDS, length=64).findings
-    assert finding.code == "scale"
-    assert finding.where == "layers.1.self_attn"
-    assert finding.found == "0.3536"
-    assert "PyTorch's default, 1/√d" in finding.evidence
-    assert {one.where for one in others} <= {"layers.1.self_attn"}
 
 
 # --- bad input -----------------------------------------------------------------------------------

@@ -34,14 +34,6 @@ def test_a_report_is_printed_in_lines():
     assert str(Report()) == "passed: nothing found"
 
 
-def test_what_is_not_known_neither_passes_nor_fails():
-    report = Report(unknown=["a: found 1 (nobody says it)"])
-    assert report.passed is None
-    assert str(report) == "not known what is meant: a: found 1 (nobody says it)"
-    report.add("cap", "none", "50")
-    assert report.passed is False
-
-
 def test_a_report_as_json_has_null_for_what_is_not_finite():
     told = json.loads(Report(scale("cosine", 7.0, np.nan)).to_json())
     assert told["passed"]

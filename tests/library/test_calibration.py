@@ -16,7 +16,7 @@ from attnlib.calibration import fit_scales, needles, scale_gradient
 from attnlib.calibration.passes import loss_and_gradients, own_loss
 from attnlib.policies import POLICIES
 from experiments.compatibility import tiny
-from tests.library.foreign import XCA, Performer
+from tests.library.foreign import XCA, Packed, Performer
 
 
 def of_family(family: str, implementation: str = "eager") -> Any:
@@ -276,40 +276,11 @@ def test_factors_are_put_into_a_model_and_taken_out_again(family):
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
 
 
-class Core(nn.Module):
-    def forward(self, q, k, v):
-        return functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-
-
-class Made(nn.Module):
-    """Attention whose projections have any name and order, and whose core is a part of it."""
-
-    def __init__(self, order, name="wqkv"):
-        super().__init__()
-        self.order, self.name, self.core = order, name, Core()
-        if order == "apart":
-            self.to_q, self.to_kv = nn.Linear(32, 32), nn.Linear(32, 32)
-        else:
-            setattr(self, name, nn.Linear(32, 64))
-
-    def forward(self, x):
-        if self.order == "apart":
-            q, (k, v) = self.to_q(x).unflatten(-1, (4, 8)), self.to_kv(x).chunk(2, -1)
-            k, v = k.unflatten(-1, (2, 8)), v.unflatten(-1, (2, 8))
-        elif self.order == "queries first":
-            q, k, v = getattr(self, self.name)(x).unflatten(-1, (8, 8)).split((4, 2, 2), -2)
-        else:
-            by_key = getattr(self, self.name)(x).unflatten(-1, (2, 4, 8))
-            q, k, v = by_key[..., :2, :].flatten(-3, -2), by_key[..., 2, :], by_key[..., 3, :]
-        q, k, v = (one.transpose(1, 2) for one in (q, k, v))
-        return x + self.core(q, k, v).transpose(1, 2).flatten(2)
-
-
 @pytest.mark.parametrize("per", ["model", "head"])
 @pytest.mark.parametrize("order", ["apart", "queries first", "by key"])
 def test_factors_fit_into_a_model_that_is_not_of_transformers(order, per):
     _, xs = packed()
-    model = nn.Sequential(Made(order), Made(order)).double()
+    model = nn.Sequential(Packed(order), Packed(order)).double()
     fit = fit_scales(model, xs[:4], xs[4:], loss=squared, per=per, steps=3)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     done = fit.apply(model)
@@ -321,7 +292,7 @@ def test_factors_fit_into_a_model_that_is_not_of_transformers(order, per):
 
 def test_factors_that_do_not_fit_say_why():
     _, xs = packed()
-    model = nn.Sequential(Made("by key", "my_own"), Made("by key", "my_own")).double()
+    model = nn.Sequential(Packed("by key", "my_own"), Packed("by key", "my_own")).double()
     options = {"loss": squared, "steps": 2}
     fit = fit_scales(model, xs[:4], xs[4:], **options)
     with pytest.raises(ValueError, match=r"not of transformers, and what makes the queries of 0\."):

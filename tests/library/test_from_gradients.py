@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 
 from attnlib.calibration import from_gradients, scale_gradient
 from experiments.compatibility import given, tiny
+from tests.library.foreign import Packed
 
 SHARED_GAINS = {"Qwen3", "Gemma3Text", "Persimmon"}
 FAMILIES = [
@@ -69,31 +69,12 @@ def test_weights_tell_what_the_interception_measures(family):
     agree(*of_family(family), summed=family in SHARED_GAINS)
 
 
-class OwnAttention(nn.Module):
-    """Attention as people write it: packed in blocks or by key head."""
-
-    def __init__(self, keys: int, by_key: bool) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.n_head, self.head_dim, self.keys, self.by_key = 4, 8, keys, by_key
-        self.c_attn = nn.Linear(32, 8 * (4 + 2 * keys))
-        self.double()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        flat = self.c_attn(x).unflatten(-1, (-1, 8))
-        q, k, v = flat.split([4, self.keys, self.keys], dim=-2)
-        if self.by_key:
-            groups = flat.unflatten(-2, (self.keys, -1))
-            q, k, v = groups[..., :-2, :].flatten(-3, -2), groups[..., -2, :], groups[..., -1, :]
-        q, k, v = (one.transpose(1, 2) for one in (q, k, v))
-        return functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-
-
 @pytest.mark.parametrize("keys", [4, 2, 1])
-@pytest.mark.parametrize("by_key", [False, True])
-def test_the_order_of_a_packed_matrix_is_found(keys, by_key):
-    named_otherwise = type("Mixer", (OwnAttention,), {})
-    agree(named_otherwise(keys, by_key), X)
+@pytest.mark.parametrize("order", ["queries first", "by key"])
+def test_the_order_of_a_packed_matrix_is_found(keys, order):
+    layer = Packed(order, "c_attn", keys)
+    layer.n_head, layer.head_dim = 4, 8
+    agree(nn.Sequential(layer).double(), X)
 
 
 @pytest.mark.parametrize("options", [{}, {"kdim": 12}, {"bias": False}, {"add_bias_kv": True}])

@@ -1,15 +1,15 @@
 """Rows with a needle against mpmath, sums over all rows, Gauss's rules, and simulation."""
 
-from functools import partial, reduce
+from functools import partial
 
 import mpmath as mp
 import numpy as np
 import pytest
-from numpy.polynomial.hermite import hermgauss
 
 from attnlib import exact, policies, retrieval, rows
 from attnlib.retrieval import Fixed, Tilted
 from attnlib.scores import Cosine, DotProduct, Normal
+from tests.book.theorems.numbers import discrete, independent, normal
 from tests.library.test_bad_input import assert_refused
 from tests.library.test_own_laws import Exponential, Laplace, TwoLevels, Uniform
 
@@ -42,24 +42,19 @@ def assert_all_close(law, needle, alpha, n, expected, rel=1e-10):
 @pytest.mark.parametrize("needle", [Tilted(1.5), Fixed(0.8)], ids=repr)
 @pytest.mark.parametrize("sinks", [(), 1.7, (0.5, 1.0)])
 def test_a_needle_beside_sinks_against_a_tensor_of_gauss_rules(needle, sinks):
-    alpha, (points, weights) = 1.2, hermgauss(60)
-    rival = points * np.sqrt(2.0), weights / np.sqrt(np.pi)
+    alpha, rival = 1.2, normal(60)
     tilted = isinstance(needle, Tilted)
-    own = (rival[0] + needle.theta, rival[1]) if tilted else (np.array([needle.gap]), np.ones(1))
-    axes = [own, rival, rival]
-    s = np.stack(np.meshgrid(*(x for x, _ in axes), indexing="ij"), axis=-1)
-    mass = reduce(np.multiply.outer, [w for _, w in axes])
-    powers = np.exp(alpha * s)
-    total = powers.sum(axis=-1) + np.exp(sinks).sum()
-    p = powers[..., 0] / total
-    found = retrieval.weight(Normal(), needle, alpha, 3, sinks=sinks)
-    assert found == pytest.approx((mass * p).sum(), rel=1e-10)
+    own = (rival[0] + needle.theta, rival[1]) if tilted else discrete([needle.gap])
+    scores, mean = independent(own, rival, rival)
+    powers = np.exp(alpha * np.array(scores))
+    total = powers.sum(axis=0) + np.exp(sinks).sum()
+    p = powers[0] / total
+    weight = retrieval.weight(Normal(), needle, alpha, 3, sinks=sinks)
+    assert weight == pytest.approx(mean(p), rel=1e-10)
     if sinks == ():
-        found = retrieval.loss(Normal(), needle, alpha, 3)
-        assert found == pytest.approx(-(mass * np.log(p)).sum(), rel=1e-10)
-        found = retrieval.collision_probability(Normal(), needle, alpha, 3)
-        squares = (powers**2).sum(axis=-1) / total**2
-        assert found == pytest.approx((mass * squares).sum(), rel=1e-10)
+        squares = (powers**2).sum(axis=0) / total**2
+        expected = {"loss": mean(-np.log(p)), "collision_probability": mean(squares)}
+        assert_all_close(Normal(), needle, alpha, 3, expected)
 
 
 @pytest.mark.parametrize(("theta", "alpha", "n"), [(7.0, 5.0, 10**12), (5.0, 2.0, 10**6)])

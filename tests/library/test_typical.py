@@ -130,10 +130,3 @@ def test_rows_that_tie_have_no_optimum():
     assert (typical.row_optima(Fixed((1.0, 1.0, 0.0)), 3, rows=4) > 1e59).all()
     with pytest.raises(ValueError, match="law must have rows whose largest scores differ"):
         typical.best_alpha(Fixed((1.0, 1.0, 0.0)), 3, rows=100)
-
-
-def test_each_step_of_the_search_is_told():
-    tried = []
-    best = typical.best_alpha(Normal(), 64, rows=200, report=tried.append)
-    assert len(tried) > 2
-    assert tried[-2] == pytest.approx(float(best.value), rel=1e-3)

@@ -161,9 +161,6 @@ OVERFLOW = r"""() => {
 WIDTHS = (320, 1280)
 """CSS pixels: the narrowest telephone, or a laptop's window at four times its size; a laptop."""
 
-MOST_ELEMENTS = 4500
-"""A page has fewer of them when it opens; code that is folded and live figures below come later."""
-
 PATIENCE = 120_000
 """Milliseconds that a condition may take to come true, on a machine with much else to do."""
 
@@ -189,10 +186,8 @@ def findings(page: Page, address: str, widths: tuple[int, ...]) -> list[str]:
     page.goto("about:blank")  # which is soon laid out again
     page.set_viewport_size({"width": widths[0], "height": 800})
     page.goto(address)
-    elements = page.evaluate("document.querySelectorAll('*').length")
-    found = [f"the page has {elements} elements"] if elements >= MOST_ELEMENTS else []
     page.evaluate(ALL_THERE)
-    found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
+    found = page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
     for width in widths[1:]:
         page.set_viewport_size({"width": width, "height": 800})
         page.evaluate(SETTLED)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -115,8 +114,3 @@ def some_rows() -> tuple[Array, ...]:
     """Return a few rows of scores of 2 to 6 keys."""
     generator = np.random.default_rng(7)
     return tuple(generator.standard_normal(n) for n in (2, 3, 6))
-
-
-def grid(*values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return all combinations."""
-    return list(product(*values))
