@@ -15,13 +15,13 @@ from tests.nbval_compare import text_difference
 def test_the_atlas_is_the_record():
     atlas, record, start = json.loads(json.dumps(heads.atlas())), load("real_heads_atlas"), 0
     for model, measured in zip(atlas["models"], heads.MODELS, strict=True):
-        found = record.find(model=measured.name, **measured.at)
+        entry = record.find(model=measured.name, **measured.at)
         count = model["layers"] * model["heads"]
-        assert count == len(found["alpha"])
+        assert count == len(entry["alpha"])
         for name in ("alpha", "keys_rest", "first", "output", "entropy", "random_keys"):
             mine = atlas["columns"][name][start : start + count]
-            np.testing.assert_allclose(mine, np.array(found[name], float), rtol=6e-3)
-        expected = 1 / (found["n"] * exact.collision_probability(Normal(), 2.0, model["n"]))
+            np.testing.assert_allclose(mine, np.array(entry[name], float), rtol=6e-3)
+        expected = 1 / (entry["n"] * exact.collision_probability(Normal(), 2.0, model["n"]))
         at_two = np.exp(np.interp(np.log(2), np.log(atlas["alphas"]), np.log(model["random"])))
         np.testing.assert_allclose(at_two, float(expected), rtol=0.01)
         start += count

@@ -37,8 +37,8 @@ def verdicts():
 
 @pytest.mark.parametrize("copy", FALSIFIED, ids=lambda copy: copy.id)
 def test_a_falsified_statement_gets_another_verdict(copy):
-    found = claims.CLAIMS[copy.id](**copy.arguments).verdict
-    assert found == copy.verdict != verdicts()[copy.id]
+    verdict = claims.CLAIMS[copy.id](**copy.arguments).verdict
+    assert verdict == copy.verdict != verdicts()[copy.id]
 
 
 def test_every_claim_is_shown_and_if_decided_falsified_in_some_way():
@@ -50,10 +50,10 @@ def test_every_claim_is_shown_and_if_decided_falsified_in_some_way():
 
 def test_every_box_in_the_book_repeats_the_verdict_of_its_claim():
     shown = [
-        (chapter, *found)
+        (chapter, *match)
         for chapter, several in outputs().items()
         for html in several
-        for found in BOX.findall(html)
+        for match in BOX.findall(html)
     ]
     for _, verdict, identifier in shown:
         assert verdicts()[identifier] == verdict, identifier

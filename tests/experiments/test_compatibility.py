@@ -30,8 +30,8 @@ def test_the_record_has_every_cell_and_the_page_shows_it():
     assert [entry.key for entry in RECORD.entries] == [at for at, _ in work()]
     tried = [*product(FAMILIES, COLUMNS, TOOLS), *product(MORE, FEWER, TOOLS)]
     assert sorted(FOUND) == sorted(tried)
-    assert {found["is"] for found in FOUND.values()} == {RIGHT, REFUSED, NONE}
-    assert all("\n" not in found.get("line", "") for found in FOUND.values())
+    assert {answer["is"] for answer in FOUND.values()} == {RIGHT, REFUSED, NONE}
+    assert all("\n" not in answer.get("line", "") for answer in FOUND.values())
     assert page.PAGE.read_text("utf-8") == page.page(RECORD)
 
 

@@ -29,10 +29,10 @@ SWEEP = [
 
 def test_losses_are_by_rate_and_seed_in_the_order_of_the_sweep():
     np.testing.assert_array_equal(comparison.learning_rates(SWEEP), [0.5, 0.25, 2.0])
-    found = comparison.losses(SWEEP, "note")
-    np.testing.assert_allclose(found, [[3.0, 2.8], [2.75, 2.55], [4.5, 4.3]], rtol=1e-15)
+    losses = comparison.losses(SWEEP, "note")
+    np.testing.assert_allclose(losses, [[3.0, 2.8], [2.75, 2.55], [4.5, 4.3]], rtol=1e-15)
     of_validation = comparison.losses(SWEEP, "note", "validation_loss")
-    np.testing.assert_allclose(of_validation, found + 0.5, rtol=1e-15)
+    np.testing.assert_allclose(of_validation, losses + 0.5, rtol=1e-15)
 
 
 def test_a_run_that_diverged_has_an_infinite_loss_and_two_are_equally_bad():

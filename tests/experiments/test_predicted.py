@@ -49,8 +49,8 @@ def test_a_part_holds_within_its_margin_or_on_its_side():
         part = judging.near(1, "x", np.array(values), 1.1, 0.05)
         assert (part.verdict, part.mean) == (expected, np.mean(values))
     ends = ("above 1", "below 1.2", "at least 1.2", "at most 1")
-    found = [judging.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
-    assert found == ["holds", "holds", "refuted", "refuted"]
+    verdicts = [judging.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
+    assert verdicts == ["holds", "holds", "refuted", "refuted"]
     graded = [judging.graded(1, "x", value, 2.0, 1.0).verdict for value in (2.0, 1.0, 0.9)]
     assert graded == ["holds", "open", "refuted"]
     signs = (([1.0, 1.1], "holds"), ([-1.0, -1.1], "refuted"), ([-1.0, 2.0], "open"))

@@ -13,9 +13,9 @@ SWEEPS = sorted(path.stem for path in records.SWEEPS.glob("*.toml"))
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_every_training_run_of_a_sweep_is_recorded_and_no_other(name):
-    found = records.runs(name)
+    runs = records.runs(name)
     lines = results.read(sweep.read(records.SWEEPS / f"{name}.toml").results)
-    assert list(lines) == [one.setting.key for one in found]
+    assert list(lines) == [run.setting.key for run in runs]
 
 
 def work(computed):

@@ -25,7 +25,7 @@ def test_the_scale_gradient_is_the_derivative_by_a_factor_on_either_matrix():
     head = one_head.initial_head(CONFIG, 3, factor=2.0).double()
     batch = [x.double() if x.is_floating_point() else x for x in one_head.drawn(CONFIG, small())]
     batch_loss(head, batch).backward()
-    found = one_head.state(head)
+    state = one_head.state(head)
 
     def loss(log_t, name):
         with torch.no_grad():
@@ -38,9 +38,9 @@ def test_the_scale_gradient_is_the_derivative_by_a_factor_on_either_matrix():
 
     for name in ("query", "key"):
         slope = (loss(1e-4, name) - loss(-1e-4, name)) / 2e-4
-        assert found["slope"] == pytest.approx(slope, rel=1e-6)
-        assert found["slope_of_keys"] == pytest.approx(slope, rel=1e-6)
-    assert found["query"] == pytest.approx(float((head.query.detach() ** 2).sum()))
+        assert state["slope"] == pytest.approx(slope, rel=1e-6)
+        assert state["slope_of_keys"] == pytest.approx(slope, rel=1e-6)
+    assert state["query"] == pytest.approx(float((head.query.detach() ** 2).sum()))
 
 
 def test_small_logits_are_pulled_at_the_rate_gamma():
@@ -93,6 +93,6 @@ def test_the_record_is_complete_and_begins_as_here(monkeypatch):
     monkeypatch.setattr(one_head, "STEPS", {"sgd": 8, "adam": 8})
     for optimizer in one_head.STEPS:
         at = {"optimizer": optimizer, "aligned": False, "factor": 2.0**-4, "seed": 1}
-        found, here = record.find(**at), one_head.way(**at)
+        recorded, here = record.find(**at), one_head.way(**at)
         for name, values in here.items():
-            np.testing.assert_allclose(values, found[name][:3], rtol=1e-3, atol=1e-6)
+            np.testing.assert_allclose(values, recorded[name][:3], rtol=1e-3, atol=1e-6)

@@ -152,7 +152,7 @@ def merged(block, power, times=1.0):
 )
 def test_parts_of_a_long_row_have_one_scale_and_are_merged_by_their_sums(attention, code):
     report = audit(attention, d=64, expected="transformer")
-    assert [one.code for one in report.findings] == [code] * (code is not None), report
+    assert [finding.code for finding in report.findings] == [code] * (code is not None), report
 
 
 @pytest.mark.parametrize("seen", [300, 299])
@@ -166,10 +166,10 @@ def test_a_window_beyond_the_length_is_asked_by_one_query_or_named_as_not_asked(
         assert q.shape == k.shape
         return attention(q, k, v)
 
-    told = {"d": 64, "expected": 0.125, "causal": True, "window": 300, "length": 128}
-    findings = audit(attention, **told).findings
-    assert [one.found for one in findings] == ["299 keys"] * (seen == 299)
-    assert "the window of 300, at most 128 keys were asked" in str(audit(of_many, **told))
+    declared = {"d": 64, "expected": 0.125, "causal": True, "window": 300, "length": 128}
+    findings = audit(attention, **declared).findings
+    assert [finding.found for finding in findings] == ["299 keys"] * (seen == 299)
+    assert "the window of 300, at most 128 keys were asked" in str(audit(of_many, **declared))
 
 
 def page_read_twice(q, k, v):
@@ -210,7 +210,7 @@ HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
 
 
 @pytest.mark.parametrize(
-    ("attention", "code", "found"),
+    ("attention", "code", "measured"),
     [
         (after_the_softmax, "softmax", f"one over hidden keys too: {HIDDEN:.4g} of"),
         (is_causal_after, "softmax", f"one over hidden keys too: {HIDDEN:.4g} of"),
@@ -246,11 +246,11 @@ HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
         (inverted, "mask", "-1 ± "),
     ],
 )
-def test_a_cause_is_named(attention, code, found):
+def test_a_cause_is_named(attention, code, measured):
     report = audit(attention, d=64, expected="transformer", length=64)
-    assert code in {one.code for one in report.findings}, report
-    assert found in next(one.found for one in report.findings if one.code == code), report
-    assert "scale" not in {one.code for one in report.findings}, report
+    by_code = {finding.code: finding.found for finding in reversed(report.findings)}
+    assert measured in by_code[code], report
+    assert "scale" not in by_code, report
 
 
 def added(q, k, v, attn_bias=None):
@@ -278,7 +278,7 @@ def per_d(q, k, v):
 
 
 @pytest.mark.parametrize(
-    ("attention", "meant"),
+    ("attention", "declared"),
     [
         (added, {}),
         (of_zeros_and_ones, {}),
@@ -292,12 +292,12 @@ def per_d(q, k, v):
         (nan_rows, {"nan_rows": True}),
     ],
 )
-def test_what_is_right_and_declared_passes(attention, meant):
-    told = {"expected": 0.125} | meant
-    report = audit(attention, d=64, length=64, **told)
+def test_what_is_right_and_declared_passes(attention, declared):
+    options = {"expected": 0.125} | declared
+    report = audit(attention, d=64, length=64, **options)
     assert report.passed, report
     _, low, high = report.scale.interval
-    assert low - 1e-6 <= told["expected"] <= high + 1e-6
+    assert low - 1e-6 <= options["expected"] <= high + 1e-6
 
 
 def in_whole_blocks(q, k, v):
@@ -318,7 +318,7 @@ def first_aligned(q, k, v):
 
 
 @pytest.mark.parametrize(
-    ("attention", "meant", "code"),
+    ("attention", "declared", "code"),
     [
         (other_scale_if_causal, {}, "scale"),
         (other_scale_if_masked, {}, "scale"),
@@ -333,9 +333,9 @@ def first_aligned(q, k, v):
         (in_whole_blocks, {"causal": False}, "window"),
     ],
 )
-def test_what_is_declared_and_otherwise_is_a_finding(attention, meant, code):
-    report = audit(attention, d=64, expected="transformer", length=64, **meant)
-    assert code in {one.code for one in report.findings}, report
+def test_what_is_declared_and_otherwise_is_a_finding(attention, declared, code):
+    report = audit(attention, d=64, expected="transformer", length=64, **declared)
+    assert code in {finding.code for finding in report.findings}, report
 
 
 # --- sinks and caps ------------------------------------------------------------------------------
@@ -356,13 +356,13 @@ def sunk(*sinks, cap=None, factor=1.0):
 @pytest.mark.parametrize("cap", [None, 50.0])
 @pytest.mark.parametrize("sinks", [(10.0,), (-2.0,), (1.5, 0.3), (25.0, -1.0)])
 def test_a_sink_that_was_meant_passes_and_another_is_found_with_both_numbers(sinks, cap):
-    meant = {"d": 64, "expected": 0.125, "length": 64, "cap": math.inf if cap is None else cap}
-    report = audit(sunk(*sinks, cap=cap), sink=sinks, **meant)
+    declared = {"d": 64, "expected": 0.125, "length": 64, "cap": math.inf if cap is None else cap}
+    report = audit(sunk(*sinks, cap=cap), sink=sinks, **declared)
     assert report.passed, report
     other = tuple(sink + 0.5 for sink in sinks)
-    (finding,) = audit(sunk(*other, cap=cap), sink=sinks, **meant).findings
+    (finding,) = audit(sunk(*other, cap=cap), sink=sinks, **declared).findings
     assert finding.code == "sink"
-    assert finding.expected == f"a logit of {', '.join(f'{one:g}' for one in sinks)}"
+    assert finding.expected == f"a logit of {', '.join(f'{logit:g}' for logit in sinks)}"
     assert f"{other[0]:g}" in finding.found
 
 
@@ -374,9 +374,9 @@ def test_a_sink_of_each_part_of_many_keys_is_found():
         parts = max(1, k.shape[2] // 256)
         return sunk(1.5 + math.log(parts))(q, k, v)
 
-    meant = {"d": 64, "expected": 0.125, "sink": 1.5}
-    assert audit(attention, length=128, **meant).passed
-    (finding,) = audit(attention, length=512, **meant).findings
+    declared = {"d": 64, "expected": 0.125, "sink": 1.5}
+    assert audit(attention, length=128, **declared).passed
+    (finding,) = audit(attention, length=512, **declared).findings
     assert (finding.code, finding.found) == ("sink", "2 times")
 
 
@@ -394,9 +394,9 @@ def test_a_function_may_mean_a_cosine():
         q, k = (torch.nn.functional.normalize(t, dim=-1) for t in (q, k))
         return (10.0 * q @ k.mT).softmax(-1) @ v
 
-    told = {"d": 64, "expected": lambda n, d, position: 10.0, "length": 64}
-    assert audit(attention, cosine=True, **told).passed
-    assert [one.code for one in audit(attention, **told).findings] == ["cosine"]
+    declared = {"d": 64, "expected": lambda n, d, position: 10.0, "length": 64}
+    assert audit(attention, cosine=True, **declared).passed
+    assert [finding.code for finding in audit(attention, **declared).findings] == ["cosine"]
     with pytest.raises(ValueError, match="sink must be a number or 2, one a head, got 3"):
         audit(attention, d=64, sink=[1.0, 2.0, 3.0])
     with pytest.raises(TypeError, match="must be a number, not its text"):

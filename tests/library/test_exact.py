@@ -181,15 +181,15 @@ class TestBackward:
         assert (np.abs(measured.mean(axis=1) - rows_of.mean(axis=1)) < 4.5 * error).all()
 
     def test_one_key_has_a_value_only(self):
-        found = exact.backward_std(8, [0.0, 1.0, 100.0], 1)
-        np.testing.assert_array_equal(found, [[0.0] * 3, [0.0] * 3, [1.0] * 3])
+        stds = exact.backward_std(8, [0.0, 1.0, 100.0], 1)
+        np.testing.assert_array_equal(stds, [[0.0] * 3, [0.0] * 3, [1.0] * 3])
 
     @pytest.mark.parametrize("n", [2, 10**6])
     def test_small_scales_have_uniform_weights(self, n):
         # ‖I/n − 11ᵀ/n²‖_F² = (n − 1)/n², and |Jx|² has that mean, for E x² = 1.
-        found = exact.backward_std(32, 1e-6, n)
+        stds = exact.backward_std(32, 1e-6, n)
         expected = [1e-6 * np.sqrt(n - 1.0) / n] * 2 + [n**-0.5]
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        np.testing.assert_allclose(stds, expected, rtol=1e-9)
 
     def test_a_scale_too_large_is_refused(self):
         assert_refused("alpha", "20000", exact.backward_std, 8, 2e4, 5)

@@ -49,19 +49,19 @@ def agree(model: nn.Module, batch: Any, summed: bool = False) -> None:
     torch.manual_seed(7)  # of the dropout
     loss(model, batch).backward()
     before = {weight: weight.grad for weight in model.parameters()}
-    found = from_gradients(model, check=(batch, loss))
+    estimate = from_gradients(model, check=(batch, loss))
     assert all(weight.grad is gradient for weight, gradient in before.items())
     torch.manual_seed(7)
     expected = scale_gradient(model, [batch], loss)
     value = expected.value
     rows = [
-        next(i for i, own in enumerate(found.layers) if f"{name}.".startswith(f"{own}."))
+        next(i for i, own in enumerate(estimate.layers) if f"{name}.".startswith(f"{own}."))
         for name in expected.layers
     ]
-    assert found.summed == (tuple(found.layers) if summed else ())
+    assert estimate.summed == (tuple(estimate.layers) if summed else ())
     if summed:
         value = np.where(np.arange(value.shape[1]) == 0, value.sum(axis=1, keepdims=True), np.nan)
-    np.testing.assert_allclose(found.value[rows], value, rtol=1e-6, atol=1e-6 * np.nanmax(value))
+    np.testing.assert_allclose(estimate.value[rows], value, rtol=1e-6, atol=1e-6 * np.nanmax(value))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -175,8 +175,8 @@ def test_layers_of_other_names_are_asked_for_and_may_be_named():
     ):
         from_gradients(model)
     model.query_projection, model.key_projection = "asks", "answers"
-    found = from_gradients(model, check=(x, squared))
-    assert found.value.shape == (1, 2)
+    estimate = from_gradients(model, check=(x, squared))
+    assert estimate.value.shape == (1, 2)
     model.key_projection = "tells"
     with pytest.raises(RuntimeError, match="the weights of its queries give"):
         from_gradients(model)

@@ -32,8 +32,8 @@ def spread(law):
 
 def assert_all_close(law, needle, alpha, n, expected, rel=1e-10):
     for name, value in expected.items():
-        found = QUANTITIES[name](law, needle, alpha, n)
-        assert found == pytest.approx(float(value), rel=rel, abs=0.0), name
+        quantity = QUANTITIES[name](law, needle, alpha, n)
+        assert quantity == pytest.approx(float(value), rel=rel, abs=0.0), name
 
 
 # --- against what shares nothing with the library -------------------------------------------------
@@ -106,9 +106,9 @@ def test_at_the_needles_strength_the_weights_are_calibrated(law, share):
     """α = θ: E P = E Σp² for every law and n, and the loss has its minimum there."""
     theta = share * {"Laplace": 1.3, "Exponential": 0.9}.get(type(law).__name__, 6.0 / spread(law))
     n = np.array([1, 2, 30, 10**7])
-    found = retrieval.weight(law, Tilted(theta), theta, n)
+    weight = retrieval.weight(law, Tilted(theta), theta, n)
     np.testing.assert_allclose(
-        found, retrieval.collision_probability(law, Tilted(theta), theta, n), rtol=1e-12
+        weight, retrieval.collision_probability(law, Tilted(theta), theta, n), rtol=1e-12
     )
     around = theta + 0.01 / spread(law) * np.array([[-1.0], [0.0], [1.0]])
     if theta > 0.0:
@@ -126,11 +126,11 @@ def test_at_the_needles_strength_the_weights_are_calibrated(law, share):
 def test_a_needle_as_any_other_key_makes_a_random_row():
     for law in LAWS:
         alpha, n = 2.0 / spread(law), np.array([2, 50, 10**6])
-        found = retrieval.collision_probability(law, Tilted(0.0), alpha, n)
-        np.testing.assert_allclose(found, exact.collision_probability(law, alpha, n), rtol=1e-10)
-        found = retrieval.loss(law, Tilted(0.0), alpha, n)
+        quantity = retrieval.collision_probability(law, Tilted(0.0), alpha, n)
+        np.testing.assert_allclose(quantity, exact.collision_probability(law, alpha, n), rtol=1e-10)
+        quantity = retrieval.loss(law, Tilted(0.0), alpha, n)
         expected = exact.free_energy(law, alpha, n) - alpha * law.mean
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        np.testing.assert_allclose(quantity, expected, rtol=1e-9)
 
 
 class TestLimits:
@@ -155,8 +155,8 @@ class TestLimits:
                     lambda s: mp.npdf(s, theta) * mp.exp((n - 1) * mp.log1p(-mp.ncdf(-s))),  # noqa: B023
                     [theta - 9, theta - 4, *(theta + x for x in (-1, 1, 3, 5, 7, 9)), theta + 14],
                 )
-            found = retrieval.accuracy(Normal(), Tilted(theta), n)
-            assert found == pytest.approx(float(expected), rel=1e-10)
+            accuracy = retrieval.accuracy(Normal(), Tilted(theta), n)
+            assert accuracy == pytest.approx(float(expected), rel=1e-10)
 
 
 class TestBestAlpha:
@@ -181,10 +181,10 @@ class TestBestAlpha:
     )
     def test_a_needle_hardly_above_the_mean(self, law, gap):
         """The slope of E log(1 + e^{α(s−Δ)}) is 0 at α = 2Δ − …, and odd in Δ for an even law."""
-        found = retrieval.best_alpha(law, Fixed([gap, gap / 2.0]), 2)
-        np.testing.assert_allclose(found, [2.0 * gap, gap], rtol=1e-9)
-        found = retrieval.best_alpha(Normal(), Fixed(gap), 11)
-        assert found == pytest.approx(1.1 * gap, rel=1e-8)
+        best = retrieval.best_alpha(law, Fixed([gap, gap / 2.0]), 2)
+        np.testing.assert_allclose(best, [2.0 * gap, gap], rtol=1e-9)
+        best = retrieval.best_alpha(Normal(), Fixed(gap), 11)
+        assert best == pytest.approx(1.1 * gap, rel=1e-8)
 
     def test_limits(self):
         assert retrieval.best_alpha(Normal(), Fixed(0.0), 50) == 0.0
@@ -194,16 +194,16 @@ class TestBestAlpha:
         assert retrieval.best_alpha(DotProduct(64), Fixed(3.0), 5) > 3.0
 
     def test_a_fixed_needle_is_first_where_all_others_are_below(self):
-        found = retrieval.accuracy(Cosine(3), Fixed(0.9), 40)
-        assert found == pytest.approx(0.95**39, rel=1e-12)
-        found = retrieval.accuracy(Exponential(), Fixed(3.0), 40)
-        assert found == pytest.approx((1.0 - np.exp(-3.0)) ** 39, rel=1e-10)
+        accuracy = retrieval.accuracy(Cosine(3), Fixed(0.9), 40)
+        assert accuracy == pytest.approx(0.95**39, rel=1e-12)
+        accuracy = retrieval.accuracy(Exponential(), Fixed(3.0), 40)
+        assert accuracy == pytest.approx((1.0 - np.exp(-3.0)) ** 39, rel=1e-10)
 
     def test_the_least_scale_is_a_root(self):
         gap, n = np.array([[3.0], [8.0]]), np.array([1, 20, 90])
-        found = retrieval.least_alpha(gap, n)
-        np.testing.assert_allclose(found * gap, np.log(n) + found**2 / 2.0, rtol=1e-13)
-        assert (found <= gap).all()
+        least = retrieval.least_alpha(gap, n)
+        np.testing.assert_allclose(least * gap, np.log(n) + least**2 / 2.0, rtol=1e-13)
+        assert (least <= gap).all()
         assert retrieval.least_alpha(4.0, 10**4) == np.inf
         assert retrieval.least_alpha(1e9, 100) == pytest.approx(np.log(100.0) / 1e9, rel=1e-14)
         assert retrieval.least_alpha(2.0, np.exp(2.0)) == pytest.approx(2.0, rel=1e-6)
@@ -221,10 +221,10 @@ class TestReach:
         ],
         ids=repr,
     )
-    @pytest.mark.parametrize("told", [{}, {"sinks": 0.5}], ids=repr)
-    def test_it_is_the_last_with_half_of_the_weight(self, law, needle, alpha, told):
-        n = float(retrieval.reach(law, needle, alpha, **told))
-        kept, lost = retrieval.weight(law, needle, alpha, [n, n + 1], **told)
+    @pytest.mark.parametrize("options", [{}, {"sinks": 0.5}], ids=repr)
+    def test_it_is_the_last_with_half_of_the_weight(self, law, needle, alpha, options):
+        n = float(retrieval.reach(law, needle, alpha, **options))
+        kept, lost = retrieval.weight(law, needle, alpha, [n, n + 1], **options)
         assert lost < 0.5 <= kept
 
     def test_limits(self):
@@ -232,8 +232,8 @@ class TestReach:
         assert retrieval.reach(Normal(), Fixed(1.0), 1.0, sinks=3.0) == 0.0
         assert retrieval.reach(Normal(), Fixed(40.0), 100.0) == np.inf
         # log n = αΔ − α²/2 to leading order, below freezing
-        found = np.log(retrieval.reach(Normal(), Fixed(12.0), [1.0, 4.0, 8.0]))
-        np.testing.assert_allclose(found, [11.5, 40.0, 64.0], atol=0.05)
+        log_reach = np.log(retrieval.reach(Normal(), Fixed(12.0), [1.0, 4.0, 8.0]))
+        np.testing.assert_allclose(log_reach, [11.5, 40.0, 64.0], atol=0.05)
 
     def test_by_a_rule_it_is_where_that_loses_the_needle(self):
         law, needle = Normal(), Tilted(5.0)
@@ -248,8 +248,8 @@ class TestReach:
         assert retrieval.reach(law, needle, policy="transformer", d=64) == fixed
         mine = policies.own(lambda n, d, position: 5.0 / np.sqrt(d))
         expected = retrieval.reach(law, Tilted([4.0, 5.0]), 5.0)
-        found = retrieval.reach(law, Tilted([4.0, 5.0]), policy=mine, d=64)
-        np.testing.assert_array_equal(found, expected)
+        reach = retrieval.reach(law, Tilted([4.0, 5.0]), policy=mine, d=64)
+        np.testing.assert_array_equal(reach, expected)
 
 
 # --- bad input ----------------------------------------------------------------------------
@@ -289,5 +289,5 @@ def test_a_needle_that_hardly_any_key_reaches_is_lost_as_rarely(alpha):
         density, above = mp.npdf(12), mp.ncdf(-12)
         expected = float(alpha * (density - 12 * above) + mp.pi**2 / 6 * density / alpha)
     for n in (2, 1001):
-        found = retrieval.loss(Normal(), Fixed(12.0), alpha, n)
-        assert found == pytest.approx((n - 1) * expected, rel=1e-4 / (alpha / 100.0) ** 4 + 1e-9)
+        loss = retrieval.loss(Normal(), Fixed(12.0), alpha, n)
+        assert loss == pytest.approx((n - 1) * expected, rel=1e-4 / (alpha / 100.0) ** 4 + 1e-9)

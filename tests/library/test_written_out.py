@@ -359,8 +359,8 @@ def test_values_are_had_where_weights_meet_them(code):
     with Multiply() as watch:
         output = code(Q, K, V, 1.0)
     (call,) = watch.seen
-    layout, (values, found) = call.layout._replace(heads=H), watch.values
-    assert torch.equal(layout.by_head(found), output)
+    layout, (values, attended) = call.layout._replace(heads=H), watch.values
+    assert torch.equal(layout.by_head(attended), output)
     weights = layout.by_head(call.logits.softmax(-1))
     torch.testing.assert_close(weights @ layout.by_head(values), output)
     call.layout = layout

@@ -33,13 +33,13 @@ def imported(source):
 
 def asked_for(*extras):
     """Return the distributions that attnlib asks for, with those of these extras."""
-    found = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
+    names = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
     for requirement in (Requirement(line) for extra in extras for line in EXTRAS[extra]):
         if requirement.name == "attnlib":
-            found |= asked_for(*requirement.extras)
+            names |= asked_for(*requirement.extras)
         else:
-            found.add(canonicalize_name(requirement.name))
-    return found
+            names.add(canonicalize_name(requirement.name))
+    return names
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +81,9 @@ def test_it_works_with_only_what_it_asks_for():
 
 def test_all_that_it_can_import_is_asked_for_by_it_or_an_extra():
     files = (ROOT / "attnlib").rglob("*.py")
-    found = set().union(*(imported(path.read_text("utf-8")) for path in files))
-    assert {"numpy", "torch", "pandas"} <= found
-    assert found <= asked_for(*EXTRAS)
+    packages = set().union(*(imported(path.read_text("utf-8")) for path in files))
+    assert {"numpy", "torch", "pandas"} <= packages
+    assert packages <= asked_for(*EXTRAS)
 
 
 def pins(path):

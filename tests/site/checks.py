@@ -48,9 +48,9 @@ def anchors(page: Path) -> set[str]:
 
 def unresolved_markup(site: Path, page: Path) -> list[str]:
     """Find roles, directives and references that reached the page as they were written."""
-    found = [f"{text[:80]!r}" for text in prose(page) if RAW_MARKUP.search(text)]
+    raw = [f"{text[:80]!r}" for text in prose(page) if RAW_MARKUP.search(text)]
     marks = f"//*[{of_class('problematic', 'system-message')}] | //pending_xref"
-    return found + [f"{mark.tag}: {mark.text_content()[:80]!r}" for mark in tree(page).xpath(marks)]
+    return raw + [f"{mark.tag}: {mark.text_content()[:80]!r}" for mark in tree(page).xpath(marks)]
 
 
 def prose(page: Path) -> list[str]:
@@ -187,20 +187,20 @@ def findings(page: Page, address: str, widths: tuple[int, ...]) -> list[str]:
     page.set_viewport_size({"width": widths[0], "height": 800})
     page.goto(address)
     page.evaluate(ALL_THERE)
-    found = page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
+    problems = page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
     for width in widths[1:]:
         page.set_viewport_size({"width": width, "height": 800})
         page.evaluate(SETTLED)
-        found += page.evaluate(OVERFLOW)
-    return found
+        problems += page.evaluate(OVERFLOW)
+    return problems
 
 
-def watch(page: Page, found: list[str]) -> None:
+def watch(page: Page, problems: list[str]) -> None:
     """Note errors and requests of a page that fail or go to another host, as they happen."""
 
     def note(condition: bool, finding: str) -> None:
         if condition:
-            found.append(finding)
+            problems.append(finding)
 
     page.on("console", lambda message: note(message.type == "error", f"console: {message.text}"))
     page.on("pageerror", lambda error: note(True, f"script error: {error}"))

@@ -93,10 +93,10 @@ def slope(function: Callable[[float], Any], at: float, step: float = 1e-4) -> An
 
 def highest(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """Return where a function is largest between two ends, and how large."""
-    found = minimize_scalar(
+    optimum = minimize_scalar(
         lambda x: -function(x), bounds=(low, high), method="bounded", options={"xatol": 1e-9}
     )
-    return float(found.x), -float(found.fun)
+    return float(optimum.x), -float(optimum.fun)
 
 
 def jacobian(function: Callable[[Array], Array], at: Array, step: float = 1e-3) -> Array:

@@ -120,6 +120,8 @@ def scale_forward_and_backward(at: Place) -> None:
     slopes = {r"\frac{\partial y}{\partial x}": "D"}
     at.display().holds(slopes, relative=1e-6, D=derivative, x=x, c=c)
     np.testing.assert_allclose(power_softmax_jacobian(x, m), derivative(x), rtol=1e-6)
+    powers = np.abs(x) ** m
+    np.testing.assert_allclose(power_softmax(x, m, 0.3), powers / (0.3 + powers.sum()))
     gradient = at.formula(r"m(1 - \sum_i y_i^2)").value(m=m, y=power_softmax(x, m), i_in=range(3))
     assert np.isclose(np.abs(derivative(x) * x).sum() / 2, gradient)
 
