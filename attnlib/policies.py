@@ -45,7 +45,7 @@ class Policy:
     """Hold a rule for the scale and its source. The rules in use are in `POLICIES`.
 
     - `name`, `title`: its key in `POLICIES`, and its name in prose;
-    - `family`: "dimension", "normalised" or "length";
+    - `family`: "dimension", "normalised" or "length", its group in the catalogue;
     - `applied_to`: what the scale multiplies, "dot product" or "cosine";
     - `formula`: the scale in LaTeX, with n keys, dimension d, position i = 0, 1, …;
     - `source`: a key of the book's bibliography, or a URL;
@@ -81,6 +81,11 @@ class Policy:
     def constants(self) -> dict[str, float]:
         """Return the constants of the formula, a dictionary from name to value."""
         return {setting.name: setting.value for setting in self.settings}
+
+    @property
+    def depends_on_n(self) -> bool:
+        """Return whether the scale depends on the number of keys n or on the query's position."""
+        return self.rule not in rules.OF_DIMENSION
 
     def with_constants(self, **constants: float) -> "Policy":
         """Return the policy with other values for some of its constants.

@@ -152,7 +152,7 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
     per_query: Factor = 1.0
     if not isinstance(scale, Policy):
         per_query = fitting("alpha" if options.scale is None else "scale", scale)
-    elif scale.family == "dimension":
+    elif not scale.depends_on_n:
         kernel_scale = scale_of_dimension(scale, operator.index(d))
         within_range("policy", kernel_scale, wide)
     else:

@@ -116,6 +116,7 @@ def same(left, right):
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=lambda policy: policy.name)
 def test_every_constant_matters_and_has_a_least_value(policy):
+    assert policy.depends_on_n == (np.ptp(policy.scale([2, 10**6], 128)) > 0.0)
     for setting in policy.settings:
         assert setting.minimum <= setting.value
         assert setting.meaning
