@@ -215,10 +215,12 @@ class Step:
         """Return how it makes weights without a softmax, if it may be weights; else ""."""
         start = self.product or self
         whole = self.shape.numel() >= start.shape.numel()
-        if self.learned or self.lost or start.dimension < 2 or not whole:  # d = 1: of positions
+        if self.learned or start.dimension < 2 or not whole:  # d = 1: of positions
             return ""
         if any(EXPONENTIALS.fullmatch(step.name) for step in self._path()):
             return "it makes its weights of exp and a sum"
+        if self.lost:
+            return ""
         return NO_SOFTMAX if self.is_plain() else "its weights are no softmax of its logits"
 
     def is_plain(self) -> bool:
@@ -324,7 +326,8 @@ class Layout(NamedTuple):
         """Return how a batch of that size is split into heads, if this is uncertain; else ""."""
         *leading, _, _ = self.shape
         last, heads = leading[-1], self.heads
-        if self.axis != -3 or (len(leading) == 2 and heads in (0, last)):
+        sequences_last = not heads and last == batch != leading[0]
+        if self.axis != -3 or (len(leading) == 2 and heads in (0, last) and not sequences_last):
             return ""
         if len(leading) > 1:
             within = [i for i in leading[1:] if i == heads]
@@ -901,6 +904,8 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
     if result.shape[-1] == 1:  # values, averaged with one row of weights
         return 0, False
     rows, columns = operands[::-1] if name == "__rmatmul__" else operands
+    if name != "einsum" and min(rows.ndim, columns.ndim) < 2:  # scores of one query
+        return 0, False
     dimension = rows.shape[-1]
     if name == "einsum":
         first, second, output = _letters(args[0])
