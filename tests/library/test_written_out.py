@@ -83,7 +83,7 @@ def in_place(q, k, v, t):
 def by_index(q, k, v, t):
     logits = q @ k.mT * (t * D**-0.5)
     logits[..., ~CAUSAL] = -1e9
-    logits = logits - logits.max(dim=-1, keepdim=True).values
+    logits = logits - logits.max(dim=-1, keepdim=True).values.expand_as(logits)
     return logits.softmax(-1) @ v
 
 
@@ -109,7 +109,7 @@ def sinks(q, k, v, t):
 
 
 def keys_first(q, k, v, t):
-    return ((k @ q.mT).mT * (t * D**-0.5)).softmax(-1) @ v
+    return (k @ q.mT * (t * D**-0.5)).mT.softmax(-1) @ v
 
 
 def added_in_parts(q, k, v, t):
@@ -194,6 +194,7 @@ NONE = {
     ),
     "exp beside a softmax": lambda: (X @ X.mT).exp().sum(-1),
     "a vector's product": lambda: (X[0, 0] @ X.mT[:, None]).mT.softmax(-1),
+    "a rotation": lambda: torch.linalg.svd(X.mT @ X)[2] @ X.mT,
     "after attention": lambda: nn.Linear(8, 3)(matmul_of(X)).softmax(-1),
 }
 
