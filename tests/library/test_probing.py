@@ -345,7 +345,7 @@ class Other(nn.Module):
     ("way", "says"),
     [
         (lambda q, k, v: (k @ q.mT).softmax(-2).mT @ v, "its softmax is over axis -2"),
-        (lambda q, k, v: (k @ q.mT / 2).mT.softmax(-1) @ v, "axes exchanged before the softmax"),
+        (lambda q, k, v: (k @ q.mT).tanh().mT.softmax(-1) @ v, "axes exchanged or joined"),
         (lambda q, k, v: (q @ k.mT).softmax(-1).inverse() @ v, "weights are changed after"),
     ],
 )
@@ -376,6 +376,23 @@ def test_signs_and_factors_of_sums_are_measured(logits):
     weights = logits(q, k, bias).softmax(-1)
     expected = weights.square().sum(-1).mean((0, 2))
     np.testing.assert_allclose(report.table()["collision_probability"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "average",
+    [
+        lambda weights, v: torch.einsum("bhjd,bhij->bhid", v, weights),
+        lambda weights, v: torch.einsum("bhdj,bhji->bhid", v.mT, weights.mT),
+        lambda weights, v: (v.mT @ weights.mT.contiguous()).mT,
+    ],
+)
+def test_values_before_their_weights_are_measured(average):
+    def of(way):
+        with probe(model := Other(lambda q, k, v: way((q @ k.mT).softmax(-1), v))) as report:
+            model(*qkv())
+        return report.table()[["value_std", "output_std"]]
+
+    np.testing.assert_allclose(of(average), of(torch.matmul), rtol=1e-6)
 
 
 def test_weights_that_average_weights_are_named():
