@@ -12,16 +12,18 @@ from attnlib.attention import rescale
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.measure import measure as probed
 from attnlib.scores import Cosine
-from experiments.lab import recall
+from experiments.lab import recall, tasks
+from experiments.lab.head_measures import MOST, SLACK, measured, of_lengths
 from experiments.lab.model import Config
-from experiments.lab.recall import Head, Task
+from experiments.lab.recall import Head
+from experiments.lab.tasks import Task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def rows_of(gap="noise", strength=0.6, d=16, n=24, sets=400, seed=7, length=24):
     task = Task(gap=gap, strength=strength)
-    return recall.nearest(task, length, d, n, np.random.default_rng(seed), sets)
+    return tasks.nearest(task, length, d, n, np.random.default_rng(seed), sets)
 
 
 def cosines(rows, d):
@@ -29,7 +31,7 @@ def cosines(rows, d):
     return queries @ keys.swapaxes(1, 2) / d
 
 
-@pytest.mark.parametrize("gap", recall.GAPS)
+@pytest.mark.parametrize("gap", tasks.GAPS)
 def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
     rows = rows_of(gap)
     for part in rows.read:
@@ -41,7 +43,7 @@ def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
     else:
         error = at.std() / math.sqrt(at.size)
         assert abs(at.mean() - 0.6) < 4.0 * error
-        variance = Cosine(16).log_mgf_derivatives(recall.tilt(0.6, 16)).second
+        variance = Cosine(16).log_mgf_derivatives(tasks.tilt(0.6, 16)).second
         assert 0.5 < at.std() / math.sqrt(variance) < 1.5
     others = np.delete(cosine.reshape(-1, 24), 0, axis=1)[rows.needle.ravel() == 0]
     assert abs(others.mean()) < 5.0 / math.sqrt(16 * others.size)
@@ -51,7 +53,7 @@ def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
 
 def drawn(name, gap, n=40, sets=300, seed=5, strength=0.8, queries=8):
     task, rng = Task(name=name, gap=gap, strength=strength), np.random.default_rng(seed)
-    return recall.sequences(task, 40, n, rng, sets, queries)
+    return tasks.sequences(task, 40, n, rng, sets, queries)
 
 
 def assert_share(share, expected, count):
@@ -84,7 +86,7 @@ def test_a_stretch_comes_again_and_the_needle_is_what_came_next(gap):
     np.testing.assert_array_equal(np.take_along_axis(before, needle, axis=1), answer)
     copied = np.take_along_axis(before, needle - 1, axis=1)
     assert tokens.min() >= 0
-    assert tokens.max() < recall.SYMBOLS
+    assert tokens.max() < tasks.SYMBOLS
     if gap == "fixed":
         np.testing.assert_array_equal(asked, copied)
         assert ((before[:, None] == asked[..., None]).sum(axis=2) == 1).all()
@@ -119,7 +121,7 @@ def test_what_is_measured_agrees_with_sums_by_hand_and_with_the_probe():
     rng = np.random.default_rng(0)
     q, k = rng.standard_normal((2, 24, 6)), rng.standard_normal((24, 6))
     logits, needle = q[0] @ k.T, rng.integers(0, 24, 24)
-    statistics = recall.measured(logits, needle, {"twice": 2.0})
+    statistics = measured(logits, needle, {"twice": 2.0})
     weights = [np.exp(row) / np.exp(row).sum() for row in logits]
     others = [np.delete(row, i) for row, i in zip(logits, needle, strict=True)]
     gaps = [row[i] - rest.mean() for row, i, rest in zip(logits, needle, others, strict=True)]
@@ -151,14 +153,14 @@ def test_the_multiplier_is_the_best_of_a_grid_and_the_least_is_near_enough():
     needle = np.zeros(400, dtype=np.int64)
     logits[:, 0] += 1.0
     grid = np.linspace(0.2, 3.0, 281)
-    statistics = recall.measured(logits, needle, {str(t): t for t in grid})
+    statistics = measured(logits, needle, {str(t): t for t in grid})
     losses = np.array(list(statistics["laws"].values()))
     assert abs(statistics["best"] - grid[losses.argmin()]) < 0.011
-    near = grid[losses <= losses.min() + recall.SLACK]
+    near = grid[losses <= losses.min() + SLACK]
     assert near[0] - 0.01 <= statistics["least"] <= near[0] + 1e-6
     never_beaten = np.array([[3.0, 0.0], [1.0, 0.5]])
-    assert recall.measured(never_beaten, np.array([0, 0]))["best"] == recall.MOST
-    assert recall.measured(never_beaten, np.array([1, 1]))["best"] == 1.0 / recall.MOST
+    assert measured(never_beaten, np.array([0, 0]))["best"] == MOST
+    assert measured(never_beaten, np.array([1, 1]))["best"] == 1.0 / MOST
 
 
 def bayes(strength, d):
@@ -166,17 +168,17 @@ def bayes(strength, d):
     head = Head(Config(width=d, head_size=d, depth=1, sequence=64))
     with torch.no_grad():
         head.query.copy_(torch.eye(d))
-        head.key.copy_(torch.eye(d) * recall.tilt(strength, d) / math.sqrt(d))
+        head.key.copy_(torch.eye(d) * tasks.tilt(strength, d) / math.sqrt(d))
     return head
 
 
 def test_the_best_head_is_calibrated_and_loses_what_theory_says():
     d, strength = 16, 0.7
-    theta = recall.tilt(strength, d)
+    theta = tasks.tilt(strength, d)
     head, task = bayes(strength, d), Task(strength=strength, rows=2048, seed=3)
     with torch.no_grad():
         tested = [recall.trial(head.config, task, head, n) for n in (64, 16, 1024)]
-    rows = recall.of_lengths(tested, 64, d)
+    rows = of_lengths(tested, 64, d)
     for row in rows:
         law, needle = Cosine(d), retrieval.Tilted(theta)
         exact = float(retrieval.loss(law, needle, theta, row["n"]))

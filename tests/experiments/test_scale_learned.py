@@ -10,7 +10,8 @@ from attnlib.retrieval import Tilted
 from attnlib.scores import Cosine
 from experiments import one_head, records, scale_learned
 from experiments.lab.model import Config
-from experiments.lab.recall import Task, batch_loss, batches
+from experiments.lab.recall import batch_loss, batches
+from experiments.lab.tasks import Task
 from experiments.scale_learned import KEYS, STRENGTH, WIDTH, gamma, mean_loss, model
 
 CONFIG = Config(width=8, head_size=8, sequence=16)
