@@ -57,7 +57,7 @@ def finite(name: str, value: ArrayLike, *, minimum: float = -np.inf) -> FloatArr
 
 
 def number(name: str, value: ArrayLike) -> float:
-    """Return `value` as a float; ValueError unless it is a single number and not NaN."""
+    """Return `value` as a float; TypeError unless real, ValueError unless single and not NaN."""
     array = real(name, value)
     if array.ndim:
         raise ValueError(f"{name} must be a single number, got {name}={_short(value)}")

@@ -1,4 +1,4 @@
-"""Approximate Σp² with the mean of its numerator and of its denominator taken apart ("annealed").
+"""Approximate Σp² by averaging its numerator and its denominator separately ("annealed").
 
 Σp² = Σ e^{2αs} / (Σ e^{αs})² ≈ e^{κ(2α) − 2κ(α)}/n, with κ the log moment generating function of a
 score. It turns the gradient α(1 − Σp²) of a row into an objective with a single maximum in α. The
@@ -11,9 +11,9 @@ Arguments that the functions share:
 - `n`: the number of keys, from 1 on, a number or an array.
 
 They broadcast against each other, and arrays of float64 are returned. ValueError or TypeError is
-raised for a bad α, for n below 1 or not finite, for what is no law, and for shapes that do not
-broadcast. Relative errors are below 1e-12·(1 + κ(2α) − 2κ(α)), for a law of your own below 1e-8;
-`best_alpha` has its own.
+raised for a bad α, for n below 1 or not finite, for a `law` that is not a `Law`, and for shapes
+that do not broadcast. Relative errors are below 1e-12·(1 + κ(2α) − 2κ(α)), for a law of your own
+below 1e-8; `best_alpha` has its own.
 
 Sources 000, 002 and 003. Chapters: normal, cosine, almost_scaled.
 """
@@ -94,7 +94,7 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
       needs a largest score of a probability above 1/n; 0 for heavy tails, where E e^{αs} is
       infinite for every α > 0; ValueError above 5e7 over the scores' std.
 
-    At n = 1 the objective falls from the start: there is no maximum, and 0 is returned. Raises
+    At n = 1 the objective decreases from α = 0 on: there is no maximum, and 0 is returned. Raises
     ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapters: normal, cosine.
 
     >>> float(best_alpha(scores.Normal(), 512))

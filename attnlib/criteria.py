@@ -62,16 +62,16 @@ def all_criteria(
     - variance: the logits have variance 1.
     - annealed: `annealed.best_alpha`.
     - freezing: `freezing.critical_alpha`, where the random energy model freezes.
-    - entropy: `exact.entropy` is that of 512 keys under logits of variance 1. None where the keys
-      are too few for that, or no α up to 9000 standard deviations is enough (d = 3, 10⁸ keys).
+    - entropy: the mean entropy is that of 512 keys whose logits have variance 1. None where the
+      keys are too few for that, or where no α up to 9000/σ suffices (d = 3, 10⁸ keys).
 
-    α multiplies the law's score: q·k/√d for `Normal` and `DotProduct`, and for `Cosine` the cosine,
-    so that there it is the scale itself; times the standard deviation of a score it is that of the
-    logits. `typical.best_alpha` simulates the α of typical rows. Where one key of n is the intended
-    one, use `retrieval.best_alpha` and `retrieval.least_alpha`.
+    α multiplies the law's score, which is q·k/√d for `Normal` and `DotProduct` and the cosine for
+    `Cosine`, where α is the scale itself. Times the standard deviation of a score, α is the
+    standard deviation of the logits. `typical.best_alpha` simulates the α of typical rows. Where
+    one key of n is the intended one, use `retrieval.best_alpha` and `retrieval.least_alpha`.
 
-    Raises ValueError for n below 2 or above 2⁴⁰, TypeError for an n that is no integer and for what
-    is no law. Chapter: scaling_rules.
+    Raises ValueError for n below 2 or above 2⁴⁰, and TypeError for an n that is not an integer or a
+    `law` that is not a `Law`. Chapter: scaling_rules.
 
     >>> from attnlib.scores import Normal
     >>> for criterion in all_criteria(Normal(), 4096):
@@ -110,8 +110,8 @@ def same_entropy(law: Law, n: int) -> float | None:
     Relative error below 1e-9. Brent's method on `exact.entropy` starts where log n − α²/2, the
     approximation for normal scores, has that value; it takes about eight entropies.
 
-    Raises ValueError or TypeError for an n that is no whole number, or below 2, and for what is no
-    law. Chapters: freezing, scaling_rules.
+    Raises ValueError or TypeError for an n that is not a whole number from 2 on, and for a `law`
+    that is not a `Law`. Chapters: freezing, scaling_rules.
 
     >>> from attnlib.scores import Normal
     >>> same_entropy(Normal(), 512), same_entropy(Normal(), 311)

@@ -7,8 +7,8 @@ Arguments that the functions share:
 - `n`: the number of keys, whole numbers from 1 to 2⁵³; at n = 1 the row is p = 1.
 
 They broadcast against each other, and arrays of float64 are returned. ValueError or TypeError is
-raised for an α that is negative, NaN or too large, another n, what is no law, and shapes that do
-not broadcast.
+raised for an α that is negative, NaN or too large, for another n, for a `law` that is not a `Law`,
+and for shapes that do not broadcast.
 
 Accuracy: relative error below 1e-10 for α up to 100/σ, n up to 10¹² and d up to 10⁶, and below 1e-8
 for a law of your own.
@@ -16,7 +16,7 @@ for a law of your own.
 Mathematics: give each score its own Gumbel variable X, with distribution function exp(−e^{−x}). The
 largest of αs_i + X_i is then log Z plus a Gumbel variable, and i is the key where it falls with
 probability p_i. So all expectations are averages over one maximum of n independent numbers, and
-nothing is averaged separately. With
+no numerator is averaged apart from its denominator. With
 
     φ(u) = P(αs + X ≤ u) = E exp(−e^{αs−u}),    A_k(u) = E[e^{k(αs−u)} exp(−e^{αs−u})],
 
@@ -80,8 +80,9 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean gradient G = α(1 − E Σp²) of rows p = softmax(αs); 0 at n = 1.
 
-    Computed without the subtraction: relatively accurate also where E Y is nearly 1. For every law
-    with a log-concave density it increases in α, to `gradient_limit`. Chapter: mean_gradient.
+    It is computed without the subtraction, so it keeps its relative accuracy where E Y is nearly 1.
+    For every law with a log-concave density it increases with α, towards `gradient_limit`.
+    Chapter: mean_gradient.
 
     >>> [round(float(g), 4) for g in gradient(scores.Normal(), [1.0, 3.0, 100.0], 512)]
     [0.9948, 2.4843, 3.0436]
@@ -119,7 +120,8 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def entropy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean entropy E H = −E Σ p log p of the weights p, in nats; 0 at n = 1.
 
-    It is Φ − αΦ', Φ = `free_energy`, computed without that difference. Chapter: mean_gradient.
+    It equals Φ − αΦ' with Φ = `free_energy`, but is computed without that subtraction.
+    Chapter: mean_gradient.
 
     >>> float(entropy(scores.Normal(), 1.0, 512)), float(np.log(512) - 0.5)
     (5.7418..., 5.7383...)

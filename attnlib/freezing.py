@@ -1,12 +1,12 @@
 """Compute where a row freezes: the limit of many keys, Derrida's random energy model.
 
-Rows of n independent N(0, 1) scores freeze at α_c = √(2 log n). Below, very many keys share a row's
-weight; above, their number no longer grows with n. Everything depends on x = α/α_c:
+Rows of n independent N(0, 1) scores freeze at α_c = √(2 log n). Below α_c very many keys share a
+row's weight; above it their number no longer grows with n. Everything depends on x = α/α_c:
 
 - α < α_c/2 = √(½ log n): Σp² ≈ e^{α²}/n for typical rows and in the mean;
 - α_c/2 < α < α_c/√3 = √(⅔ log n): in the mean only;
-- α_c/√3 < α < α_c: for neither; rare rows, frozen already, make the mean;
-- α > α_c: frozen.
+- α_c/√3 < α < α_c: for neither; rare rows that are frozen already dominate the mean;
+- α > α_c: every row is frozen.
 
 In the limit of n → ∞ at fixed x the mean gradient is min(α, α_c), E log Z is log n + α²/2 up to α_c
 and αα_c beyond, and the mean entropy max(log n − α²/2, 0). "Leading order" is meant literally: the
@@ -43,8 +43,8 @@ def critical_alpha(n: ArrayLike, law: Law | None = None) -> FloatArray:
 
     For normal scores it also bounds the mean of the largest from above: E max s ≤ α_c for every n.
     Exact to rounding; for `Cosine` the relative error is below 1e-11, for a law of your own below
-    1e-8. Raises ValueError or TypeError for n below 1, infinite, NaN or not a number, for what is
-    no law, and for an α_c above 5e7 over the standard deviation. Chapter: freezing.
+    1e-8. Raises ValueError or TypeError for n below 1, infinite, NaN or not a number, for a `law`
+    that is not a `Law`, and for an α_c above 5e7/σ. Chapter: freezing.
 
     >>> float(critical_alpha(4096))
     4.0786...

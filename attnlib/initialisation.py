@@ -23,9 +23,9 @@ def alpha_at_start(
 
     For q = W_q x and k = W_k x with independent weights of mean 0 and variance σ², and tokens x
     with independent entries of mean 0 and variance 1, as a norm makes them, q·k/√d has the standard
-    deviation α = wσ²; a head's size does not matter. With a norm on queries and keys after the
-    projection α is the product of the two norms' gains, whatever the weights. Another scale σ than
-    1/√d multiplies α by σ√d.
+    deviation α = wσ²; a head's size does not matter. If a norm follows both projections, α is the
+    product of the two norms' gains, whatever the weights. A scale c in place of 1/√d multiplies α
+    by c√d.
 
     The weights are drawn as
 
@@ -34,8 +34,8 @@ def alpha_at_start(
     - "xavier": σ² = 2/(w + inner): α = 1 where `inner` is w;
     - "normal": of the standard deviation `std`: α = w std², 0.31 at w = 768 and 1.64 at 4096.
 
-    Returns a number. Raises ValueError or TypeError for sizes below 1, another initialiser and a
-    std that is not above 0. Chapter: almost_scaled.
+    Returns a number. Raises ValueError or TypeError for sizes below 1, another initialiser, and a
+    `std` that is not above 0. Chapter: almost_scaled.
 
     >>> round(alpha_at_start(4096, "normal"), 2)
     1.64
@@ -70,8 +70,8 @@ def self_attention_variance(
     falls below about α²/w; independent values, E Y, are the case w → ∞.
 
     Accuracy: (E m)² = (α(1 − E Y))² stands for E m². Var m/w is left out, of the order of E Y/w;
-    5 % of the whole at α = 1, n = 64 and w = 32, below 1 % where n is above a few times w. Rotary
-    positions turn u from key to key, so that less of the last term is left. Errors as
+    this is 5 % of the whole at α = 1, n = 64 and w = 32, and below 1 % where n is several times w.
+    Rotary positions turn u from key to key, which reduces the last term. Errors as
     `attnlib.exact`. Chapter: almost_scaled.
 
     >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)

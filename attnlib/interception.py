@@ -77,9 +77,9 @@ def uncompiled(model: Any) -> Any:
 
 @contextmanager
 def eagerly(*, load: bool = False) -> Iterator[None]:
-    """Run what torch.compile has compiled as it is written: a graph cannot be observed.
+    """Run compiled code as it is written, inside the context: a graph cannot be observed.
 
-    Where no compiler is loaded it does nothing; `load` loads it, in 1 s. RuntimeError in a graph.
+    Does nothing if no compiler is loaded; `load` loads it (1 s). Raises RuntimeError in a graph.
     """
     if not load and "torch._dynamo" not in sys.modules:
         yield
@@ -121,7 +121,7 @@ LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 
 
 def check_model(model: Any) -> None:
-    """Raise TypeError for what is no module, and RuntimeError for one that is compiled."""
+    """Raise TypeError unless `model` is an nn.Module, and RuntimeError if it is compiled."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got a {type(model).__name__}")
     if is_compiled(model):
@@ -377,9 +377,9 @@ class Arguments(NamedTuple):
 
 
 def without_torch_function(function: Any) -> Any:
-    """Return a copy of a function of PyTorch that hands itself to no mode.
+    """Return a copy of a function of PyTorch of which a mode sees the calls inside.
 
-    A mode gets the original whole, without the calls inside it, and again when the mode calls it.
+    The original is handed to a mode whole, and again each time that the mode calls it.
     """
     names = dict(function.__globals__)
     for check in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):

@@ -26,7 +26,7 @@ def open_model(
 
     Returns the tokenizer, or None, and the model. Weights are read from safetensors, from GGUF, or
     from a pickle of tensors and nothing else. Warns where weights are missing. Raises ValueError,
-    with the reason in a line, for what cannot be opened.
+    with the reason in a line, for a model that cannot be opened.
     """
     import transformers
 

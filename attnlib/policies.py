@@ -6,9 +6,9 @@
 - normalised: for unit vectors, whose dot product is a cosine;
 - length: a function of the number of keys n or of the query's position.
 
-They are comparable through `Policy.alpha`, the standard deviation that the logits have when the
-entries of q and k have variance 1 (or when the cosine is that of random directions): the α of the
-book. Chapter: scaling_rules.
+`Policy.alpha` makes them comparable. It is the α of the book: the standard deviation of the logits
+when the entries of q and k have variance 1, or when the cosine is that of random directions.
+Chapter: scaling_rules.
 """
 
 import tomllib
@@ -45,7 +45,7 @@ class Policy:
     """Hold a rule for the scale and its source. The rules in use are in `POLICIES`.
 
     - `name`, `title`: its key in `POLICIES`, and its name in prose;
-    - `family`: "dimension", "normalised" or "length";
+    - `family`: "dimension", "normalised" or "length", its group in the catalogue;
     - `applied_to`: what the scale multiplies, "dot product" or "cosine";
     - `formula`: the scale in LaTeX, with n keys, dimension d, position i = 0, 1, …;
     - `source`: a key of the book's bibliography, or a URL;
@@ -81,6 +81,11 @@ class Policy:
     def constants(self) -> dict[str, float]:
         """Return the constants of the formula, a dictionary from name to value."""
         return {setting.name: setting.value for setting in self.settings}
+
+    @property
+    def depends_on_n(self) -> bool:
+        """Return whether the scale depends on the number of keys n or on the query's position."""
+        return self.rule not in rules.OF_DIMENSION
 
     def with_constants(self, **constants: float) -> "Policy":
         """Return the policy with other values for some of its constants.
@@ -118,9 +123,9 @@ class Policy:
         `gradient_cosine` as exact as `annealed.best_alpha`. Infinite where it exceeds the largest
         float.
 
-        Raises ValueError or TypeError for n or d below 1, a negative position, NaN, infinity and
-        what is not a number, for shapes that do not broadcast, and `gradient_cosine` for a d that
-        is not a whole number from 3 on.
+        Raises ValueError or TypeError for n or d below 1, for a negative position, for NaN,
+        infinity and anything but numbers, and for shapes that do not broadcast. `gradient_cosine`
+        needs a whole number d from 3 on.
 
         >>> float(POLICIES["transformer"].scale(n=4096, d=64))
         0.125
@@ -142,9 +147,9 @@ class Policy:
     def alpha(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
         """Return the effective α, the standard deviation of a logit: scale·√d or scale/√d.
 
-        The first is for q and k whose entries have mean 0 and variance 1, so that q·k has variance
-        d; the second for cosines of random directions, whose variance is 1/d. So the
-        Transformer has α = 1 in every dimension. Arguments and errors as `scale`. Chapter:
+        For dot products it is scale·√d: q·k has variance d where the entries of q and k have mean 0
+        and variance 1. For cosines it is scale/√d: those of random directions have variance 1/d.
+        The Transformer has α = 1 in every dimension. Arguments and errors as `scale`. Chapter:
         scaling_rules.
 
         >>> float(POLICIES["mup"].alpha(n=4096, d=256)), float(POLICIES["swin_v2"].alpha(64, 100))
@@ -221,8 +226,8 @@ def own(
       multiplies q·k (or the cosine): one, or an array of that shape, from 0 on.
     - `applied_to`: "dot product" (the default) or "cosine".
 
-    Returns a `Policy`, for every function that takes one. Raises TypeError for what cannot be
-    called. Another result of the function is a ValueError or TypeError where it is used.
+    Returns a `Policy`, for every function that takes one. Raises TypeError for a `function` that
+    cannot be called. Where the policy is used, any other result is a ValueError or TypeError.
     Chapter: scaling_rules.
 
     >>> mine = own(lambda n, d, position: np.log(n) / np.sqrt(d))

@@ -25,7 +25,16 @@ NORMS = {
 }
 """Norms of queries after the projection, and of keys."""
 
-HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead")
+HEADS = (
+    "num_heads",
+    "num_attention_heads",
+    "n_heads",
+    "n_head",
+    "heads",
+    "nhead",
+    "head_num",
+    "no_heads",
+)
 """Attributes that hold the number of heads."""
 
 

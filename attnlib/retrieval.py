@@ -1,4 +1,4 @@
-"""Compute the weight of a needle: the one key of a row that the query is to find.
+"""Compute the weight of a needle: the one key of a row that the query has to find.
 
 One key of a row of n is the needle. The other n − 1 scores have the density f of the law, and the
 needle's score s_* has a distribution of its own:
@@ -17,12 +17,11 @@ Arguments that the functions share:
 - `n`: the number of keys, the needle included, whole numbers from 1 to 2⁵³.
 
 They broadcast against each other, the needle by its parameter, and arrays of float64 are returned.
-ValueError or TypeError is raised for other arguments, and for a θ beyond which E e^{θs} is
-infinite.
+ValueError or TypeError is raised for other arguments, and for a θ at which E e^{θs} is infinite.
 
 Accuracy: relative error below 1e-10 for α up to 100/σ, n up to 10¹², θ up to 30σ⁻¹ and gaps from 0
-to 30σ, and below 1e-8 for a law of your own. For dot products what is below 1e-6 is accurate to
-1e-16.
+to 30σ, and below 1e-8 for a law of your own. For dot products, results below 1e-6 have absolute
+errors up to 1e-16 instead.
 
 Mathematics: P = e^{αs_*}/Z is the weight that the softmax gives the needle. With independent Gumbel
 variables X, φ(u) = E exp(−e^{αs−u}) and A_k(u) = E[e^{k(αs−u)} exp(−e^{αs−u})] as in `exact`, and
@@ -31,9 +30,9 @@ variables X, φ(u) = E exp(−e^{αs−u}) and A_k(u) = E[e^{k(αs−u)} exp(−
     E P^k = 1/Γ(k) ∫ A_k^* φ^{n−1} du,
     E Σp² = ∫ (A_2^* φ^{n−1} + (n−1) A_2 φ_* φ^{n−2}) du,    E[−log P] = ∫ φ_* (1 − φ^{n−1}) du,
 
-the last as the difference of two means: of the largest αs + X of all, and of the needle's. All
-terms are positive: what is tiny is as accurate as the rest. A sink, a further key of logit b,
-multiplies φ^{n−1} by exp(−e^{b−u}).
+the last as the difference of two means: that of the largest αs + X of all keys, and that of the
+needle's. All terms are positive, so tiny results are as accurate as others. A sink, a further key
+of logit b, multiplies φ^{n−1} by exp(−e^{b−u}).
 
 Chapter: retrieval.
 """
@@ -77,8 +76,8 @@ class Tilted:
     - `theta`: θ ≥ 0, a number or an array; at θ = 0 the needle is like any other key.
 
     Given a row, the probability that a key is the needle is softmax(θs): its logits are θ times the
-    scores. Raises ValueError or TypeError for θ negative, infinite, NaN or no number. Chapter:
-    retrieval.
+    scores. Raises ValueError or TypeError for a θ that is negative, infinite, NaN or not a number.
+    Chapter: retrieval.
 
     >>> Tilted(4)
     Tilted(theta=4.0)
@@ -98,7 +97,8 @@ class Fixed:
 
     - `gap`: the score, a number or an array: the distance to 0, the mean of most laws.
 
-    Raises ValueError or TypeError for a gap that is infinite, NaN or no number. Chapter: retrieval.
+    Raises ValueError or TypeError for a gap that is infinite, NaN or not a number.
+    Chapter: retrieval.
 
     >>> Fixed(6)
     Fixed(gap=6.0)
@@ -174,9 +174,9 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return the α that minimises the mean loss E[−log P], P the softmax weight of the needle.
 
     - For a tilted needle it is θ, whatever n and the law.
-    - For a fixed needle it is where the loss has slope 0, to 1e-9; at gaps below 1e-5σ, half the
-      gap over σ times the law's skewness. It is 0 if the gap is not above the mean score, or n = 1;
-      ∞ if no score is above the gap.
+    - For a fixed needle it is the α at which the slope of the loss is 0, to 1e-9. At gaps below
+      1e-5σ it is accurate to half the gap over σ, times the law's skewness. It is 0 where n = 1 or
+      the gap does not exceed the mean score, and ∞ where no score can exceed the gap.
 
     Arguments and errors as the module says, and ValueError for a result above 10⁴/σ.
     Chapter: retrieval.
@@ -197,15 +197,15 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
 
 
 def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return α₋ = Δ − √(Δ² − 2 log n), from which on a needle of score Δ outweighs n normal keys.
+    """Return α₋ = Δ − √(Δ² − 2 log n), the least α at which a needle outweighs n normal keys.
 
     - `gap`: Δ > 0, the score of the needle.
     - `n`: the number of standard normal keys, from 1 on.
 
-    It is the smaller root of αΔ = log n + α²/2, where e^{αΔ} is the mean of Σ e^{αs}. It is near
-    log n/Δ for few keys, Δ at n = e^{Δ²/2}, and infinite for more. Exact to rounding. Raises
-    ValueError or TypeError for a gap that is not positive, n below 1, and what is infinite, NaN or
-    not a number. Chapter: retrieval_range.
+    It is the smaller root of αΔ = log n + α²/2, at which e^{αΔ} equals the mean of Σ e^{αs}. It is
+    near log n/Δ for few keys, equals Δ at n = e^{Δ²/2}, and is infinite for more. Exact to
+    rounding. Raises ValueError or TypeError for a gap that is not positive, n below 1, and what is
+    infinite, NaN or not a number. Chapter: retrieval_range.
 
     >>> least_alpha(6.0, [1, 512, 10**9])
     array([0.        , 1.1499...,        inf])
@@ -557,7 +557,7 @@ LARGEST_FACTOR = 1e3
 
 
 class NeedleCalibration(NamedTuple):
-    """Hold how far the logits of a head are from those of the least mean loss."""
+    """Hold how far the scale of a head's logits is from that of the least mean loss."""
 
     ratio: Estimate
     """E[(1 − P)ℓ_*]/E[(1 − P)m], logits counted from the plain mean of the others: 1 if right."""
@@ -581,8 +581,8 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     linearisation; `attnlib.calibration.needles` has intervals between texts. t* is 0 or infinite,
     with an error of NaN, where it is beyond 10⁻³ to 10³.
 
-    Raises ValueError or TypeError for logits that are not finite or not of that shape, and a needle
-    that is no place of a key. Chapter: retrieval.
+    Raises ValueError or TypeError for logits that are not finite or not of that shape, and for a
+    `needle` that is not the place of a key. Chapter: retrieval.
 
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.normal(size=(4000, 64)) + 3.0 * np.eye(1, 64)  # a needle of strength 3
@@ -598,7 +598,7 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     needle_logit = ell[:, place]
 
     def weighted_logits(t: float) -> tuple[FloatArray, FloatArray]:
-        """Return (1 − P)ℓ_* and (1 − P)m of each row, with all logits times t."""
+        """Return (1 − P)ℓ_* and (1 − P)m of each row, where t multiplies all logits."""
         others = rows.softmax(ell, t)
         others[:, place] = 0.0
         return others.sum(axis=1) * needle_logit, np.einsum("ij,ij->i", others, ell)

@@ -130,10 +130,9 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the Jacobian's largest entry max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), in O(n) a row.
 
-    It lies on the diagonal, since p_j ≤ 1 − p_i, and at the largest p: the others are at most ½,
-    below which p(1 − p) increases, and at most 1 − max p. So it is αR/(1 + R)² with
-    R = (1 − max p)/max p. Relative error
-    below 1e-12. Chapter: jacobian. Raises as `softmax`.
+    It lies on the diagonal, since p_j ≤ 1 − p_i, and there at the largest p: every other p is at
+    most ½ and at most 1 − max p, and p(1 − p) increases up to ½. So it is αR/(1 + R)² with
+    R = (1 − max p)/max p. Relative error below 1e-12. Chapter: jacobian. Raises as `softmax`.
 
     >>> float(largest_entry([0.0, 0.0], alpha=2.0))
     0.5
@@ -143,7 +142,7 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def collision_probability(p: ArrayLike) -> FloatArray:
-    """Return the collision probability Y = Σp²: the chance that two draws from p give the same key.
+    """Return the collision probability Y = Σp²: the probability that two draws from p are equal.
 
     1/n for uniform p, 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the Rényi
     entropy of order 2. Raises ValueError or TypeError for p that is not finite, negative, or does

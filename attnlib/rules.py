@@ -167,3 +167,10 @@ def infoscale(case: ScaleInputs, train_length: float) -> Any:
     share = -np.expm1(-2.0 * np.log(case.n) / case.d)
     trained = -np.expm1(-2.0 * np.log(train_length) / case.d)
     return np.sqrt(share / trained) / np.sqrt(case.d)
+
+
+OF_DIMENSION = (
+    *(over_root, times_root, times_dimension, over_layer, over_dimension),
+    *(constant_scale, clipped, fixed_root, deepseek),
+)
+"""The rules that depend on the dimension at most: on neither n nor the position."""

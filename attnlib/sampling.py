@@ -76,7 +76,8 @@ def sample(
     Returns a `Sample`. Eight bytes are kept of each number.
 
     Raises ValueError or TypeError for bad arguments, for rows too long for memory, and for a
-    statistic that returns another number of rows, no real numbers, NaN, or anything beyond ±1e150.
+    statistic whose result has another number of rows, is not real, or has NaN or a number beyond
+    ±1e150.
     Errors of the statistic and of the executor are passed on.
 
     >>> from functools import partial
@@ -111,8 +112,8 @@ def mean_and_error(values: ArrayLike) -> Estimate:
     - `values`: an array of N ≥ 2 real numbers of any shape, each an independent value; or of
       booleans, whose mean is the share of True.
 
-    Returns an `Estimate`. Raises ValueError or TypeError for fewer than two values, and for what is
-    no real number or not finite.
+    Returns an `Estimate`. Raises ValueError or TypeError for fewer than two values, and for values
+    that are not real numbers or not finite.
 
     >>> mean, error = mean_and_error([1.0, 2.0, 3.0, 4.0])
     >>> float(mean), float(error)
@@ -152,8 +153,8 @@ class Sample:
 
         It is the ⌈qN⌉-th smallest value. The standard error is half the distance of the values
         whose ranks are one binomial standard deviation √(q(1 − q)N) to either side. Where the
-        statistic takes few values it says little. Raises ValueError where q is so close to 0 or 1
-        that those ranks are not among the rows.
+        statistic takes few distinct values this error says little. Raises ValueError where q is so
+        close to 0 or 1 that those ranks are not among the rows.
         """
         levels, count = _checking.real("q", q), len(self.values)
         inside = np.clip(levels, 0.0, 1.0)

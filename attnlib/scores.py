@@ -50,15 +50,15 @@ class Law(ABC):
     - `logpdf(s)`: the log density, elementwise;
     - `_sample(rng, rows, n)`: independent scores, an array (rows, n).
 
-    The rest follows from the density, by Gauss's rule on panels that are halved until they agree:
-    relative errors below 1e-8 for densities that are smooth but for some corners, jumps and peaks,
-    with a finite E e^{αs} for some α > 0, up to α = 1e8/σ. Override what has a closed form. One
-    integral takes some 10⁴ values of the density, so some 10 s for a density that takes 1 ms a
-    value, such as SciPy's ksone.
+    The rest follows from the density, by Gauss's rule on panels that are halved until they agree.
+    Relative errors are below 1e-8 up to α = 1e8/σ, for densities with few corners, jumps and peaks
+    and a finite E e^{αs} for some α > 0. Override the methods that have a closed form. One
+    integral takes about 10⁴ values of the density: 10 s for a density that takes 1 ms a value, such
+    as SciPy's ksone.
 
-    Raises ValueError or TypeError for a variance that is not positive, a `logpdf` with NaN among
-    its values or of another shape than its argument, and a density with another variance, or an
-    integral that is not 1 within 1e-6.
+    Raises ValueError or TypeError for a variance that is not positive, for a `logpdf` that returns
+    NaN or another shape than its argument's, and for a density whose integral is not 1 or whose
+    variance is not `variance`, to 1e-6.
 
     >>> class Laplace(Law):
     ...     variance = 1.0
@@ -139,19 +139,21 @@ class Law(ABC):
         return quadrature.elementwise(lambda x: quadrature.log_mgf_ratio_and_slope(tilt, x)[0], a)
 
     def mixture(self, log_n: float) -> "tuple[Law, Nodes] | None":
-        """Return the scores' law given their common factor, and nodes of the factor; or None.
+        """Return the law of the scores given their common factor, and nodes of that factor.
 
-        Given the factor the scores of a row are independent. None where they are so without one.
+        Given the factor, the scores of a row are independent. Returns None for a law whose scores
+        are independent without one.
         """
         return None
 
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return nodes that average functions of a score which vary with αs as fast as e^{αs} does.
+        """Return nodes that average a function of a score s, if it varies no faster than e^{αs}.
 
-        They are for one of n independent scores; or, if `tilt` is not 0, for a needle of density
-        f(s)e^{tilt·s}/E e^{tilt·s}. `further` lowers the smallest density covered by e^{−further}.
+        The score is one of n independent scores; if `tilt` is not 0, it is that of a needle with
+        the density f(s)e^{tilt·s}/E e^{tilt·s}. `further` lowers the smallest density that is
+        covered by the factor e^{−further}.
         """
         width = quadrature.WIDTH / alpha if alpha > 0.0 else inf
         depth = quadrature.DEPTH + 2.0 * log_n + further
@@ -327,8 +329,8 @@ class DotProduct(Law):
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = −(d/2) log(1 − α²/d) of one score, elementwise in α ≥ 0.
 
-        Infinite for α ≥ √d, where the mean does not exist. The relative error is a few units of
-        rounding divided by 1 − α²/d, for α ≥ 1e-150: 1e-15 except close to the pole.
+        Infinite for α ≥ √d, where the mean E e^{αs} does not exist. For α ≥ 1e-150 the relative
+        error is a few units of rounding divided by 1 − α²/d: about 1e-15 except close to √d.
         """
         below, x = self._fraction(alpha, 1.0)
         with np.errstate(divide="ignore"):
@@ -359,7 +361,7 @@ class DotProduct(Law):
         return cast(FloatArray, np.where(infinite, -np.inf, value) + 0.5 * np.log(self.d))
 
     def mixture(self, log_n: float) -> tuple[Law, Nodes]:
-        """Return the standard normal law, and nodes of the factor |q|/√d common to a row."""
+        """Return the standard normal law, and nodes of |q|/√d, the factor that a row shares."""
         return Normal(), quadrature.length_nodes(self.d, log_n)
 
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
@@ -407,7 +409,7 @@ class Cosine(Law):
         """Return κ(α) = log E e^{αs} = log ₀F₁(; d/2; α²/4), elementwise in α ≥ 0.
 
         ₀F₁(; d/2; α²/4) = Γ(d/2)(2/α)^{d/2−1} I_{d/2−1}(α). Relative error below 1e-12 for
-        d ≤ 10⁶ and α ≤ 10¹². Up to α = 2√d it is the power series, whose terms are all positive;
+        d ≤ 10⁶ and 1e-150 ≤ α ≤ 10¹². Up to α = 2√d it is the power series, of positive terms;
         beyond, `special.log_bessel_i_normalised`.
         """
         a = _checking.alpha(alpha)
@@ -490,7 +492,7 @@ class Cosine(Law):
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return nodes of Gauss's rule on panels, with the smoothness of high dimensions."""
+        """Return nodes of Gauss's rule on panels, coarser where high dimensions allow it."""
         nodes = super().quadrature_nodes(alpha, log_n, tilt=tilt, further=further)
         if self.d < SMOOTH_DIMENSION:
             return nodes

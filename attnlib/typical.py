@@ -1,8 +1,9 @@
 """Simulate typical rows: the geometric mean of the gradient, and the best α of single rows.
 
-The mean of g = α(1 − Σp²) is kept up by rare rows whose two largest scores nearly tie. A typical
-row is different: from some α on its gradient falls. The geometric mean gives this α for all rows
-together, `row_optima` for each row. Neither is *the* scale: both are of random scores.
+At large α rare rows, whose two largest scores nearly tie, dominate the mean of g = α(1 − Σp²). The
+gradient of a typical row decreases from some α on. `best_alpha` gives that α for all rows together,
+by their geometric mean, and `row_optima` for each row. Neither is *the* scale: the scores are
+random.
 
 Arguments that the functions share:
 
@@ -53,10 +54,10 @@ def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: in
     - `alpha`: α ≥ 0, a number or an array.
     - `rows`: by default 10 000.
 
-    Returns an `Estimate` of the shape of α. All α use the same rows: differences between them are
-    less noisy than the standard errors say. The standard error is that of E log g, times the value.
-    Each α adds a few nanoseconds a score to the time. What is below the smallest float is 0. The
-    mean of g is in `exact.gradient`; for medians, pass `rows.gradient` to `sampling.sample`.
+    Returns an `Estimate` of the shape of α. The standard error is that of E log g, times the value.
+    All α use the same rows, so differences between them are less noisy than the standard errors
+    say. Each α takes a few nanoseconds a score. Results below the smallest float are 0. The mean of
+    g is in `exact.gradient`; for medians, pass `rows.gradient` to `sampling.sample`.
 
     Raises ValueError or TypeError for a bad α. Chapter: mean_gradient.
 
@@ -89,12 +90,12 @@ def best_alpha(
       least 4000 rows, and at most 10⁵.
     - `report`: a function that is called with each α before a pass over the rows.
 
-    Returns an `Estimate`, by the secant method on the mean of ∂log g/∂log α over the same rows at
-    every step. The standard error of the root is that mean's, over its slope: for `Normal` near
-    0.75/√rows of the value.
+    Returns an `Estimate`. The secant method finds the root of the mean of ∂log g/∂log α, over the
+    same rows at every step. The standard error is that of this mean, divided by its slope; for
+    `Normal` it is about 0.75/√rows of the value.
 
-    Raises ValueError or TypeError for fewer than 100 rows; RuntimeError where so few rows show no
-    maximum. Chapter: mean_gradient.
+    Raises ValueError or TypeError for fewer than 100 rows, and RuntimeError where these rows show
+    no maximum. Chapter: mean_gradient.
 
     >>> from attnlib.scores import Normal
     >>> value, error = best_alpha(Normal(), 512, rows=4000)  # in units of √(2 log n), near 1

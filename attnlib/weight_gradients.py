@@ -1,4 +1,4 @@
-"""Compute ∂L/∂log t of every head, t its logits' factor, from weights and their gradients.
+"""Compute ∂L/∂log t of every head, for logits times t, from weights and their gradients.
 
 Logits are linear in the weights and the bias that make a head's queries. So the derivative by the
 logarithm of a factor t on the logits is the sum of each such entry times its gradient; the same
@@ -31,20 +31,21 @@ def by_head(
     axis: int = -1,
     tolerance: float = TOLERANCE,
 ) -> FloatArray:
-    """Return ∂L/∂log t of each head, where L is the loss and t a factor of its logits.
+    """Return ∂L/∂log t of each head: L is the loss, and t a factor on the head's logits.
 
     - `queries`, `keys`: pairs (array, gradient) of one shape: the kernel first, then the bias if
       there is one. Any arrays that NumPy reads, in half precision too.
     - `heads`, `key_heads`: numbers of query heads and key heads, by default equal.
     - `axis`: the axis of the kernel that runs over heads: −1 for (inputs, heads · d), 0 for
       (heads · d, inputs), 1 for (inputs, heads, d). A bias is (heads · d,) or (heads, d).
-    - `tolerance`: the largest difference of the sums over queries and over keys, in units of its
-      size if their products had random signs. The sums agree in theory; they differ where queries
-      also enter elsewhere, or the arrays are other ones. Give 0.05 for half precision.
+    - `tolerance`: how far the sums over queries and over keys may differ, in units of their
+      difference if all products had random signs. In theory the sums are equal. They differ where
+      queries enter the model elsewhere too, or where wrong arrays are given. Give 0.05 for half
+      precision.
 
-    Returns an array (heads,), accurate to rounding in float64. Read gradients after unscaling and
-    before clipping, summed over shards. Raises ValueError where shapes do not fit or where the sums
-    disagree.
+    Returns an array (heads,), accurate to rounding in float64. Give gradients that are unscaled,
+    summed over shards and not yet clipped. Raises ValueError where shapes do not fit or where the
+    sums disagree.
 
     >>> w_q, w_k = np.array([[2.0, 1.0]]), np.array([[1.0, 0.5]])
     >>> by_head([(w_q, [[0.5, 3.0]])], [(w_k, [[1.0, 6.0]])], heads=2)

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.judging import Part, Values, above, between, near, number
 from experiments.lab.comparison import by_variant
-from experiments.lab.recall import LAWS, multipliers
+from experiments.lab.head_measures import LAWS, multipliers
 from experiments.lab.sweep import Outcome
 from experiments.records import runs
 

@@ -9,7 +9,7 @@ from itertools import pairwise, product
 
 from experiments import records
 from experiments.judging import Part, Values, above, near, number
-from experiments.lab.recall import LAWS
+from experiments.lab.head_measures import LAWS
 from experiments.lab.sweep import Outcome
 from experiments.length import DISTINCT, FAR, START, Heads
 

@@ -19,8 +19,10 @@ import torch
 from torch import Tensor
 
 from experiments.lab.descent import descend
+from experiments.lab.head_measures import measured
 from experiments.lab.model import Config
-from experiments.lab.recall import Head, Task, batch_loss, batches, measured
+from experiments.lab.recall import Head, batch_loss, batches
+from experiments.lab.tasks import Task
 from experiments.records import Work, recorded
 
 KEYS = 64

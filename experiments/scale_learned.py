@@ -21,7 +21,7 @@ from attnlib.retrieval import Tilted
 from attnlib.scores import Cosine
 from experiments import one_head, records
 from experiments.judging import Part, Values, above, between, number
-from experiments.lab.recall import tilt
+from experiments.lab.tasks import tilt
 from experiments.one_head import DECAYED_STRENGTH, DECAYED_WIDTH, KEYS, STRENGTH, WIDTH
 
 SMALL = one_head.FACTORS[1:]

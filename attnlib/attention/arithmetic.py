@@ -67,8 +67,8 @@ def attend(
     - `post_scale`: the factor c on the output, by default 1: a number, one for each query as for
       `alpha`, or "exact", for `attnlib.exact.post_scale` at the scale and n of each row, with
       random q and k in d dimensions (DotProduct(d), with `normalize_qk` Cosine(d)). "exact" needs a
-      policy or a single number as scale. Its first call at a length takes 0.2 s at 4096 causal
-      rows, some seconds if α varies with n.
+      policy or a single number as scale. The first call at a length takes 0.2 s for 4096 causal
+      rows, and some seconds if α varies with n.
     - `attn_mask`, `is_causal`, `dropout_p`, `enable_gqa`: as in
       torch.nn.functional.scaled_dot_product_attention.
     - `normalize_qk`: compute c · softmax(σ cos(q, k)) v. q and k are divided by their lengths, by
@@ -80,13 +80,13 @@ def attend(
     Returns a tensor of the shape (…, L, dᵥ). torch.compile makes one graph of the call, and lengths
     may vary.
 
-    Logits are computed in float32, those of float64 in float64. Numbers for `alpha`, `scale` and
-    `post_scale` are at most √M, for the largest number M of that type: 1.8e19, 1.3e154. So finite
-    tensors give finite numbers where q·k is below √M too, and with `normalize_qk` where the squares
-    of lengths are below M. Beyond, NaN may come out, as from PyTorch. A query that a scale of its
-    own takes beyond float16 is shortened to fit: its logits have lost more to rounding. A query
-    for which a mask of numbers has only the lowest number, but not −∞, gets a mean of v, as in
-    PyTorch.
+    Logits are computed in float32, or in float64 for tensors of float64. `alpha`, `scale` and
+    `post_scale` must not exceed √M, where M is the largest number of that type: 1.8e19 or 1.3e154.
+    Finite tensors then give finite numbers where q·k is below √M too, and with `normalize_qk` where
+    squares of lengths are below M; beyond, the result may be NaN, as PyTorch's. If a query times
+    its own scale exceeds the range of float16, the query is shortened to fit, and its logits lose
+    more to rounding. A query for which a mask of numbers has only the lowest number, but not −∞,
+    gets a mean of v, as in PyTorch.
 
     Raises ValueError or TypeError, with the reason, for
 
@@ -152,7 +152,7 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
     per_query: Factor = 1.0
     if not isinstance(scale, Policy):
         per_query = fitting("alpha" if options.scale is None else "scale", scale)
-    elif scale.family == "dimension":
+    elif not scale.depends_on_n:
         kernel_scale = scale_of_dimension(scale, operator.index(d))
         within_range("policy", kernel_scale, wide)
     else:

@@ -49,7 +49,7 @@ def rescale(
 ) -> "_Context":
     """Change the scale of the attention that runs inside a context.
 
-    Use it to ask what a model would do under another rule. The model itself is not touched. The
+    Use it to find out what a model does under another rule. The model itself is not changed. The
     context is also a decorator of functions.
 
     - `policy`, `alpha`, `normalize_qk`: the scale that replaces the model's own, as in `attend`. n
@@ -73,9 +73,9 @@ def rescale(
     torch.nn.functional, an import of the name, nn.MultiheadAttention and the modules made of it,
     torch.ops.aten, and models under torch.compile. These are compiled once more for the context
     (within a compiled function the context breaks the graph). What a model does to q before the
-    call, it still does. The shortcut of nn.TransformerEncoder in inference passes around the
-    function, and is off meanwhile (torch.backends.mha, in all threads). Run the backward pass
-    inside the context too where it computes activations again.
+    call, it still does. nn.TransformerEncoder has a fast path in inference that does not call the
+    function; it is off inside the context (torch.backends.mha, in all threads). Where the backward
+    pass computes activations again, run it inside the context too.
 
     A `factor` also reaches attention that writes its softmax out: a softmax over the last axis of
     a product (matmul, bmm, baddbmm, einsum) of three axes or more, whatever is done to the product

@@ -104,7 +104,7 @@ def checked_policy(
 
 
 def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
-    """Return numbers ≥ 0, as one float or a tensor; those given in a tensor are not checked."""
+    """Return numbers ≥ 0, as one float or a tensor; of a tensor only the type is checked."""
     if isinstance(value, Tensor):
         if value.is_complex() or value.dtype == torch.bool:
             raise TypeError(f"{name} must be real numbers, got a tensor of {value.dtype}")

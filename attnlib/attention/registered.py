@@ -1,4 +1,4 @@
-"""Change the scale of models of transformers for good, by its registry of attention."""
+"""Change the scale of models of transformers for good, by the registry of attention functions."""
 
 import inspect
 import math

@@ -46,7 +46,9 @@ CONTRACTIONS = re.compile(
 KERNELS = re.compile("(?!flex_).*(attention|attn).*")
 OPERANDS = ("input", "batch1", "batch2", "mat2", "other")
 """The names of a product's operands as keywords, in their order."""
-ENDS = re.compile("linear|conv.d|.*_norm|embedding|.*_loss|cross_entropy|grad|scaled_.*")
+ENDS = re.compile(
+    "linear|conv.d|.*_norm|embedding|.*_loss|cross_entropy|grad|scaled_.*|(linalg_)?(svd|eigh?|qr)"
+)
 """Functions whose results have no record."""
 IN_PLACE = re.compile(".*[^_]_|__setitem__|__i(add|sub|mul|truediv|div|pow|and|or)__")
 EXCHANGES = re.compile("transpose|permute|mT|T|swap.*|move.*|flip|roll|gather|index_select|take.*")
@@ -179,12 +181,25 @@ class Step:
             result = function(*args, **kwargs)
         return result
 
-    def exchanged(self) -> "Step":
-        """Return the record of (k @ q.mT).mT as that of q @ k.mT."""
-        function, (k, q) = self.function, _flat(self.args, Tensor)
-        step = replace(self, args=(q.mT, k.mT), learned=_is_learned(k) or k.ndim < 3)
-        step.function = lambda q, k: function(k.mT, q.mT).mT
-        return step
+    def exchanged(self) -> "Step | None":
+        """Return the record of (k @ q.mT).mT as that of q @ k.mT, numbers behind it included.
+
+        None where another function stands between the product and the exchange.
+        """
+        function, tensors, steps = self.function, *(_flat(self.args, x) for x in (Tensor, Step))
+        if self.name in PLAIN and self.product is None:
+            k, q = tensors
+            step = replace(self, args=(q.mT, k.mT), learned=_is_learned(k) or k.ndim < 3)
+            step.function = lambda q, k: function(k.mT, q.mT).mT
+            return step
+        numbers = all(x.numel() == 1 for x in _flat((self.args, self.kwargs), Tensor))
+        if len(steps) != 1 or not numbers or not BROADCASTS.fullmatch(self.name):
+            return None
+        inner = steps[0].exchanged()
+        if inner is None:
+            return None
+        given = _mapped(self.args, lambda x: inner if x is steps[0] else x)
+        return replace(self, args=given, product=inner.product or inner)
 
     def scale(self) -> float:
         """Return the number that multiplies the product; NaN where it is not one number."""
@@ -215,10 +230,12 @@ class Step:
         """Return how it makes weights without a softmax, if it may be weights; else ""."""
         start = self.product or self
         whole = self.shape.numel() >= start.shape.numel()
-        if self.learned or self.lost or start.dimension < 2 or not whole:  # d = 1: of positions
+        if self.learned or start.dimension < 2 or not whole:  # d = 1: of positions
             return ""
         if any(EXPONENTIALS.fullmatch(step.name) for step in self._path()):
             return "it makes its weights of exp and a sum"
+        if self.lost:
+            return ""
         return NO_SOFTMAX if self.is_plain() else "its weights are no softmax of its logits"
 
     def is_plain(self) -> bool:
@@ -324,7 +341,8 @@ class Layout(NamedTuple):
         """Return how a batch of that size is split into heads, if this is uncertain; else ""."""
         *leading, _, _ = self.shape
         last, heads = leading[-1], self.heads
-        if self.axis != -3 or (len(leading) == 2 and heads in (0, last)):
+        sequences_last = not heads and last == batch != leading[0]
+        if self.axis != -3 or (len(leading) == 2 and heads in (0, last) and not sequences_last):
             return ""
         if len(leading) > 1:
             within = [i for i in leading[1:] if i == heads]
@@ -415,7 +433,7 @@ class WrittenOut:
         if self.step.ordered and self.start.shape[-1] < self.layout.shape[-1]:
             return "its logits have more columns than keys, as with a sink"
         if not self.step.ordered:
-            return "its logits have their axes exchanged before the softmax, as those of k @ q.mT"
+            return "its logits have their axes exchanged or joined before the softmax"
         return "its queries and keys have an order of axes that is not known"
 
     def queries(self) -> Tensor:
@@ -502,8 +520,9 @@ class Recorder:
             kwargs = {**kwargs}
             args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
         tensors = _flat((args, kwargs), Tensor)
-        first = 1 if name.endswith("_as") else None  # the other tensor has a shape alone
-        kept = {id(x): entry for x in tensors[:first] if (entry := self._of(x)) is not None}
+        if name.endswith("_as"):
+            del tensors[1:]  # the other tensor has a shape alone
+        kept = {id(x): entry for x in tensors if (entry := self._of(x)) is not None}
         call = None
         softmax = name in SOFTMAXES or COMPOSED.fullmatch(name) is not None
         if softmax and kept:
@@ -789,8 +808,9 @@ class Recorder:
                 step.lost = "its logits are drawn or dropped at random"
             elif written is not None and id(written) not in known:
                 step.lost = "its logits are put together in place"
-        if before is not None and before.name in PLAIN and _exchanges(name, tensors[0], result):
-            step, before = before.exchanged(), None
+        if before is not None and _exchanges(name, tensors[0], result):
+            exchanged = before.exchanged()
+            step, before = (step, before) if exchanged is None else (exchanged, None)
         step.versions = [(x, _version(x)) for x in _flat((step.args, step.kwargs), Tensor)]
         device = tensors[0].device.type
         step.autocast = device, torch.is_autocast_enabled(device)
@@ -829,35 +849,39 @@ class Recorder:
             if tensors[0].shape == shape and _exchanges(name, tensors[0], result):
                 self.kept[result] = source._replace(columns=not columns, version=_version(result))
             elif columns:
-                return True
+                if result.shape == tensors[0].shape and AFTER.fullmatch(name) and not dropped:
+                    self.kept[result] = source._replace(version=_version(result))
             elif result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
                 valued = partial(_dropped, valued) if dropped else valued
                 changed = changed or not AFTER.fullmatch(name)
                 self.kept[result] = Weights(valued, shape, changed, _version(result))
             return True
-        if columns and name == "einsum":
-            return True
-        pair = tensors
-        if columns:
+        pair, place = tensors, int(columns)
+        first, second, output = _letters(args[0]) if name == "einsum" else ("", "", "")
+        if first:
+            place = int(kept.get(id(tensors[0])) is not source)
+            if place:
+                pair, first, second = pair[::-1], second, first
+            if columns:
+                pair, first = [pair[0].mT, pair[1]], first[:-2] + first[:-3:-1]
+        elif columns:
             pair, result = [x.mT for x in reversed(tensors)], result.mT
-        if len(pair) == 2 and kept.get(id(tensors[columns])) is source:
+        if len(pair) == 2 and kept.get(id(tensors[place])) is source:
             weights: Any = pair[0]
             values: Any = pair[1]
-            if weights.shape[-2:] != shape[-2:]:
-                return True
-            if weights.shape != shape:  # heads are flattened behind the softmax
-                if values.shape[:-2].numel() != shape[:-2].numel():
-                    return True
-                values, result = (x.reshape(*shape[:-2], *x.shape[-2:]) for x in (values, result))
-            elif name == "einsum":
-                first, second, output = _letters(args[0])
+            if name == "einsum":
                 if first[-1:] in output or first[-1:] not in second:  # heads that talk
                     return True
                 size = "".join(sorted(set(output) - set(first)))
                 values = _ordered(values, second, first[:-2] + first[-1:], size)
                 result = _ordered(result, output, first[:-1], size)
-            if values is not None:
-                valued(values, result, changed)
+            if values is None or result is None or weights.shape[-2:] != shape[-2:]:
+                return True
+            if weights.shape != shape:  # heads are flattened behind the softmax
+                if values.shape[:-2].numel() != shape[:-2].numel():
+                    return True
+                values, result = (x.reshape(*shape[:-2], *x.shape[-2:]) for x in (values, result))
+            valued(values, result, changed)
         return True
 
 
@@ -901,6 +925,8 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
     if result.shape[-1] == 1:  # values, averaged with one row of weights
         return 0, False
     rows, columns = operands[::-1] if name == "__rmatmul__" else operands
+    if name != "einsum" and min(rows.ndim, columns.ndim) < 2:  # scores of one query
+        return 0, False
     dimension = rows.shape[-1]
     if name == "einsum":
         first, second, output = _letters(args[0])

@@ -456,7 +456,7 @@ class CallableAudit(ScaleAudit):
                 self.same_keys(code, visible, pattern(n)[n - queries :], f"{name}n = {n}")
 
     def groups(self) -> None:
-        """Measure which head of keys and of values each head of queries reads."""
+        """Report which head of keys and of values each head of queries reads."""
         heads, key_heads, _ = self.subject.size
         read = questions.key_head_of(self.subject, self.short, self.places, self.unit)
         wanted = np.arange(heads) // (heads // key_heads)

@@ -265,9 +265,9 @@ def few_keys(dense: Dense, equal: FloatArray) -> tuple[int, int] | None:
 
 
 def by_distance(equal: FloatArray, eps: float) -> tuple[FloatArray, bool, float] | None:
-    """Return the slope of logits per place nearer, by head, whether it is even, and its error.
+    """Return the slope of logits per place nearer, by head, whether it is straight, and its error.
 
-    None where equal keys weigh the same.
+    None where equal keys weigh the same, or fewer than three are seen.
     """
     last = equal[:, -1]
     seen = (last > 0.0).all(axis=0)

@@ -73,7 +73,7 @@ def _matching(
 
 
 def by_token(module: nn.Module, query: Tensor, outputs: Outputs) -> Tensor | None:
-    """Return the ratio of q's length to that of its projection, by token, if heads have one."""
+    """Return q's length over its projection's, by token, if all heads agree; else None."""
     for ratios, _ in _ratios(module, query, outputs, norms=False):
         each = ratios.flatten(0, -2)
         if len(each) > 1 and bool(((each / each[0] - 1.0).abs() < SAME).all()):

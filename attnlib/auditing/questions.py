@@ -287,12 +287,12 @@ class Total(NamedTuple):
 
 
 def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArray) -> Total:
-    """Measure a factor on the weights of a row, and the logits of sinks or None.
+    """Measure the factor on a row's weights, and each head's sink, a key without value, or None.
 
-    Rows of equal logits are asked, of about −4, 0 and as much as there is above; `unit` is what
-    the logits grow by per unit of q·k, for q and k of length √d, `cap` bounds them, and `seen` is
-    for how many keys of its own a row counts in each head. A factor is the same for all rows. A
-    sink, a key without value, takes less the larger the logits are.
+    Compares rows of equal logits: about −4 (0 where that leaves no weight) and 16 or more, or −¼
+    of a cosine's scale and the scale. `unit`: logits per unit of q·k, for q and k of length √d;
+    `cap` bounds them; `seen`: how many keys a row counts for in each head, fewer under a bias.
+    Large logits leave a sink less; a factor is the same for all.
     """
     d, eps = subject.size.dimension, 4.0 * subject.eps
     values = spread(d).to(subject.dtype).double()
@@ -647,8 +647,8 @@ class Precision(NamedTuple):
 def precision(subject: Subject, unit: float, length: int, *, apart: bool) -> Precision:
     """Compare two keys whose logits are large and differ by little, at logits up to a thousand.
 
-    What a cubic in their product leaves of the differences is rounding: it follows any scale and
-    the bend of a cap. With `apart` keys are of few digits.
+    A cubic in their product follows any scale and the bend of a cap; what it leaves is rounding.
+    Returns the bits that count. With `apart` keys are of few digits.
     """
     d, worst, finite = subject.size.dimension, 0.0, True
     places = torch.tensor([length - 1])

@@ -362,7 +362,7 @@ def _law(scale: Scale, d: int, target: float | Policy | None) -> str:
     if low.max() <= high.min() or agree(float(np.median(value)), low, high).all():
         return "the same for every n"
     for policy in POLICIES.values():
-        if policy.applied_to == scale.applied_to and policy.family == "length":
+        if policy.applied_to == scale.applied_to and policy.depends_on_n:
             rule = policy.scale(n=scale.keys, d=d, position=scale.position)
             if agree(rule, low, high).all():
                 return policy.name

@@ -1,4 +1,4 @@
-"""Measure and fit the scale that a trained model's own loss asks for, for every head and length.
+"""Measure whether a trained model's own loss falls with another scale, and fit that scale.
 
 - `scale_gradient` measures ∂L/∂log t of every head, for logits times t; `from_gradients` computes
   the same from the gradients of weights.

@@ -1,4 +1,4 @@
-"""Answer on the command line which scale a model's loss asks for at each length, from one text."""
+"""Recommend a scale for each length on the command line: where a text's loss is least."""
 
 import json
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FEWEST = 4
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Hold the scale that a model's loss asks for at one length."""
+    """Hold the recommended scale of a model at one length, with its fit."""
 
     length: int
     gradient: ScaleGradient
@@ -28,7 +28,10 @@ class Recommendation:
         """Return the verdict in a line: the factor, its gain, and whether a change is worth it."""
         low, high = self.fit.gain_interval
         advice = "a change is worth it" if self.fit.recommended else "leave it"
-        gain = f"gain {self.fit.gain.value:+.4f} nats per token, {low:+.4f} to {high:+.4f}"
+        # The last digit is a tenth to a hundredth of the interval: more would not be repeated.
+        places = 4 if not high > low else int(np.clip(1 - np.floor(np.log10(high - low)), 0, 9))
+        value, start, end = (f"{x:+.{places}f}" for x in (self.fit.gain.value, low, high))
+        gain = f"gain {value} nats per token, {start} to {end}"
         if self.fit.per != "model":
             return f"at {self.length}: a factor per {self.fit.per}, {gain}: {advice}"
         factor = float(np.nanmax(self.fit.factor(self.length)))
@@ -72,7 +75,7 @@ def answer(
     memory: Cache | None = None,
     report: Report | None = None,
 ) -> Recommendation:
-    """Return the scale that a language model's loss asks for at a length, from windows of a text.
+    """Return the scale at which a language model's loss is least at a length, on windows of a text.
 
     Of at most `texts` windows every second is fitted to and the others judge; all count for the
     gradients. The loss is the model's own; other arguments and errors are those of `fit_scales`.

@@ -54,8 +54,8 @@ HELD_OUT = 4
 class ScaleFit:
     """Hold factors t for the logits of every head, as `fit_scales` fits them.
 
-    log t = a + b·r(n) with r = log(n/n₀) for the law "log", log of the rule over its value at n₀
-    for a policy, and 0 for "constant". Chapter: calibration.
+    log t = a + b·r(n). For the law "log" r = log(n/n₀); for a policy r is the logarithm of its rule
+    over the rule's value at n₀; for "constant" r = 0. Chapter: calibration.
     """
 
     layers: list[str]
@@ -90,7 +90,7 @@ class ScaleFit:
 
     @property
     def gain(self) -> Estimate:
-        """The fall of the mean loss on the test texts, and its standard error between texts."""
+        """The decrease of the mean loss on the test texts, and its standard error between texts."""
         falls = self.before - self.after
         return Estimate(falls.mean(), falls.std(ddof=1) / np.sqrt(falls.size))
 
@@ -204,12 +204,13 @@ def fit_scales(
     memory: Cache | None = None,
     partial: bool = False,
 ) -> ScaleFit:
-    """Fit factors t for all logits at which the model's own loss on some texts is least.
+    """Fit factors t on the logits that make a model's own loss on some texts least.
 
     - `model`, `loss`, `partial`: as for `scale_gradient`.
-    - `train`: the texts that are fitted, one or more. Where more than one number is fitted, of four
-      or more texts every fourth only says when to stop.
-    - `test`: two or more other texts, to judge the fit. The gain is the fall of their mean loss.
+    - `train`: the texts for the fit, one or more. Where several numbers are fitted to four or more
+      texts, every fourth text is held out and decides when to stop.
+    - `test`: two or more other texts, to judge the fit. The gain is the decrease of their mean
+    loss.
     - `per`: what has a factor of its own: "model" (the default), "layer" or "head".
     - `law`: how the factor depends on the keys n that a query sees: "constant" (the default);
       "log", t = e^{a + b log(n/n₀)}, where b is fitted: 1 for a log-linear law and 0 for none; or a
@@ -217,8 +218,8 @@ def fit_scales(
     - `train_length`: n₀, by default the most keys that a query of the texts sees.
     - `steps`: the largest number of steps of L-BFGS (scipy), from t = 1, by default 12.
     - `report`: a function called with what was computed, "fit" or "held out", and its loss.
-    - `memory`: a `Cache` that keeps each pass in a file. Called again with the same model and
-      texts, token ids, a fit goes on where it was stopped.
+    - `memory`: a `Cache` that keeps each pass in a file. A second call with the same model and the
+      same token ids goes on where the first was stopped.
 
     Returns a `ScaleFit`; its `recommended` is whether the 95 % interval of the gain over texts is
     above 0. |log t| is at most log 8 at n₀; the unit of the loss does not matter. The model is not
@@ -358,7 +359,7 @@ class Fitting:
         return results.loss, np.nan_to_num(slopes).sum(axis=shared).ravel()
 
     def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
-        """Return the parameters of the last step on `used`, or of the least loss on `held`."""
+        """Return the parameters of the last step on `used`, or, if `held`, of its least loss."""
         best, unit = np.zeros(self.parameters), (0.0, 0.0)
         least = np.mean([self.loss_of(text, None) for text in held]) if held else math.inf
         waited = 0

@@ -1,4 +1,4 @@
-"""Put factors into a model: into the weights that make its queries, or into its registry."""
+"""Build factors into a model: into the weights that make its queries, or by its registry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ values, or by key head its queries, its key, its value."""
 
 @dataclass
 class Applied:
-    """Hold what was changed in a model. `undo` gives it back the same bytes."""
+    """Hold what was changed in a model. `undo` restores it to the byte."""
 
     folded: list[str]
     """Layers whose weights were multiplied."""
@@ -40,7 +40,7 @@ class Applied:
     _model: Any = field(default=None, repr=False)
 
     def undo(self) -> None:
-        """Give the model back the same bytes, and the function of attention that it had."""
+        """Restore the model's bytes, and its function of attention."""
         with torch.no_grad():
             for tensor, copy in reversed(self._kept):
                 tensor.copy_(copy)

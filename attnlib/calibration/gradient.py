@@ -19,8 +19,8 @@ from attnlib.calibration.passes import Loss, LossGradients, loss_and_gradients, 
 class ScaleGradient:
     """Hold ∂L/∂log t of each head at t = 1, as `scale_gradient` measures it.
 
-    A negative number says that the loss falls as the head's logits grow. Heads that a layer does
-    not have are NaN. Chapter: calibration.
+    Where the number is negative the loss falls as the head's logits grow. Places of heads that a
+    layer lacks are NaN. Chapter: calibration.
     """
 
     layers: list[str]
@@ -95,14 +95,14 @@ def scale_gradient(
     """Measure ∂L/∂log t of every layer and head, for logits times t, at t = 1.
 
     With z_i = Σ_j p_ij v_j it is Σ_i ⟨∂L/∂z_i, Cov_p(ℓ_i, v)⟩, the covariance of logits and values
-    under the weights, for all heads by one backward pass of each batch. Zero in every head says
-    that no small change of scale lowers the loss. It is the derivative for one head, or for a
+    under the weights. One backward pass of each batch gives it for all heads. Where every head has
+    0, no small change of scale lowers the loss. It is the derivative for one head, or for a
     common factor of several if summed; a larger step needs `fit_scales`.
 
     - `model`: an nn.Module. It runs as it is, in training or evaluation; compiled parts run as they
       are written.
-    - `batches`: what `loss` takes, each as one text. Standard errors are between batches, so let
-      them be independent texts, eight or more.
+    - `batches`: what `loss` takes; each batch counts as one text. Standard errors are between
+      batches, so give eight or more independent texts.
     - `loss`: a function of (model, batch) that returns a scalar tensor. Where it calls the model
       several times, all calls count. By default a model of transformers computes its own loss, and
       a batch is token ids or a mapping of its arguments.

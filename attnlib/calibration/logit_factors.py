@@ -2,8 +2,8 @@
 
 The queries of each call of attention are multiplied, whatever computes it: a call of PyTorch's
 scaled_dot_product_attention, or what a model of transformers gets from its registry (fused, eager
-or flex). Where the softmax is written out, the product of queries and keys is. Times 1 leaves every
-bit of the output as it was.
+or flex). Where the softmax is written out, the product of queries and keys is. A factor of 1 leaves
+every bit of the output as it was.
 """
 
 from collections.abc import Callable, Iterator

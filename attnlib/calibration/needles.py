@@ -1,9 +1,9 @@
-"""Measure heads whose target is known: how its logits stand to those of the other keys.
+"""Measure heads whose target is known: the target's logit beside those of the other keys.
 
 For a row with the weight P on its target, the target's logit ℓ_* and the mean m of the other logits
 under their own softmax, the loss L(t) = E[−log P_t] of all logits times t has the derivative
 −E[(1 − P_t)(ℓ_* − m_t)]. It increases with t, so t = 1 is best if and only if
-E[(1 − P)(ℓ_* − m)] = 0: rows that are won count for nothing.
+E[(1 − P)(ℓ_* − m)] = 0. Rows with P near 1 have no influence.
 """
 
 from collections.abc import Iterable
@@ -61,8 +61,8 @@ class Needles:
         - "best_factor", "low", "high": t* and its 95 % interval over texts, 0 or infinity beyond ⅛
           to 8.
         - "least_factor": the smallest t at which the mean weight is ½.
-        - "reach": the number of keys, alike to those of the rows, among which the target's logit
-          outweighs the others.
+        - "reach": the number of keys, of the kind in the rows, that the target's logit still
+          outweighs.
         """
         rows, layers_heads = self.rows.sum(axis=0), np.ndindex(*self.rows.shape[1:])
         best, low, high = self.best_factor()
@@ -122,9 +122,9 @@ def repeated_tokens(vocabulary: int, length: int, texts: int, seed: int = 0) -> 
     """Return texts of random tokens, each a sequence that is repeated once.
 
     - `vocabulary`: the number of token ids.
-    - `length`: tokens of each text; a token less if that is odd.
-    - `texts`: how many.
-    - `seed`: of the random numbers, by default 0.
+    - `length`: the number of tokens of each text; an odd one is reduced by 1.
+    - `texts`: the number of texts.
+    - `seed`: the seed of the random numbers, by default 0.
 
     Returns a list of integer tensors (1, length). They are for the target "repeat": in the second
     half the intended key is the token after the same place in the first.
@@ -143,7 +143,7 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
       `repeated_tokens`. Which rows count depends on targets alone, not on what the model does with
       them; at most 256 of a text, spread evenly.
 
-    Returns a `Needles`. Warnings and errors for what cannot be observed are those of `probe`.
+    Returns a `Needles`. Warns and raises as `probe` where attention cannot be observed.
     Raises ValueError for targets and texts that are not as above. Chapter: retrieval.
     """
     if isinstance(targets, str) and targets == "repeat":

@@ -1,4 +1,4 @@
-"""Keep passes in a file, so that a run that was killed goes on where it was."""
+"""Keep finished passes in a file, so that a run that was killed goes on where it stopped."""
 
 import hashlib
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Cache:
 
     - `path`: the file. Without a path nothing is kept.
 
-    A line that was cut off is left out, and computed again.
+    A line that was cut off is ignored, and its pass is computed again.
     """
 
     path: Path | None = None

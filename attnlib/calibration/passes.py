@@ -49,8 +49,8 @@ class LossGradients(NamedTuple):
 def own_loss(model: nn.Module, text: Any) -> Tensor:
     """Return the loss that a model of transformers computes itself; ValueError if it has none.
 
-    A text is a mapping of the model's arguments, or its token ids (batch, tokens); of those alone
-    the labels are the tokens.
+    `text` is a mapping of the model's arguments, or token ids (batch, tokens). Token ids serve as
+    labels too.
     """
     given = dict(text) if isinstance(text, Mapping) else {"input_ids": text}
     if "labels" not in given and "input_ids" in given:
@@ -82,8 +82,9 @@ def loss_and_gradients(
 ) -> LossGradients:
     """Return the loss of a text with each head's logits times t, and ∂L/∂log t of each query.
 
-    `log_factor` gives log t; without `gradient` there are no derivatives. RuntimeError where some
-    attention is out of reach, unless `partial`, or all is; ValueError for a loss that is no number.
+    `log_factor` gives log t; without `gradient` there are no derivatives. Raises RuntimeError where
+    all attention is out of reach, or some of it unless `partial`, and ValueError for a loss that is
+    not a number.
     """
     if interception.level_of_transforms() is not None:
         raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")

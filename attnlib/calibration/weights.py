@@ -2,8 +2,9 @@
 
 Where logits are linear in a head's queries, multiplying them by t is multiplying W_q and b_q, so
 ∂L/∂log t = ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩, or that of the gain and bias of a norm after it. The
-keys' weights have the same sum, over the heads that share a key head. Queries that enter elsewhere,
-or lie elsewhere in a packed matrix, break that second identity: so it is tried everywhere.
+keys' weights have the same sum, over the heads that share a key head. This second identity fails
+where queries also enter elsewhere, or lie elsewhere in a packed matrix, so every layer is checked
+by it.
 
 Sums of weights times gradients are arrays (2, channels or heads): the sum of the products, and the
 sum of their squares, which is the mean square of the first if the products have random signs.
@@ -79,20 +80,20 @@ def from_gradients(
 ) -> ScaleGradient:
     """Compute ∂L/∂log t of every layer and head from the gradients of weights, after backward().
 
-    It is ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩ of a head's rows, or ⟨γ, ∂L/∂γ⟩ with the bias of a norm
-    that follows the projection: what `scale_gradient` measures, for the loss whose gradients are in
-    `.grad`, whatever computed them. Call it after unscaling and before clipping.
+    For each head it is ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩ over the head's rows; where a norm follows
+    the projection, the same of its gain γ and bias. `scale_gradient` measures the same number. The
+    loss is the one whose gradients are in `.grad`. Call it after unscaling and before clipping.
 
     - `model`: an nn.Module with gradients, the part of a model that is trained.
-    - `check`: a batch and a loss as `scale_gradient` takes them. Both ways are then also compared
-      on that batch. By default none.
+    - `check`: a batch and a loss as `scale_gradient` takes them. The result is then compared with
+      `scale_gradient` on that batch. By default there is no comparison.
     - `tolerance`: how far sums may be apart, in units of the root of the sum of squared products:
       0.001, or 0.05 where gradients are in half precision. Give 0.05 where they were computed in
       half precision (autocast).
 
-    Returns a `ScaleGradient` of one sample, with a loss of NaN. A gain that heads share gives
-    their sum, which stands at head 0 of a layer named in `summed`; a module that runs several times
-    gives the sum of its runs. Products are added in float32 or better.
+    Returns a `ScaleGradient` of one sample, with a loss of NaN. Where heads share a gain only the
+    sum over heads is known: it stands at head 0, and the layer is listed in `summed`. A module that
+    runs several times gives the sum of its runs. Products are added in float32 or better.
 
     Queries are recognised by the names of their projection: separate, packed with keys and values
     in either order, of nn.MultiheadAttention, GPT-2 or MLA; compiled, or sharded as DTensors. A
@@ -104,8 +105,8 @@ def from_gradients(
     Raises RuntimeError, with the layer's name, where the identity does not hold or cannot be
     computed: relative vectors, a gate packed with queries, norms of queries without a gain, a
     weight that modules share, that is frozen, wrapped (LoRA) or has no gradient, an unknown
-    projection in a class with attention in its name. Of a class with another name that is unknown
-    too only `check` tells. Chapter: calibration.
+    projection in a class with attention in its name. An unknown projection in any other class is
+    noticed by `check` alone. Chapter: calibration.
     """
     model = interception.uncompiled(model)
     interception.check_model(model)

@@ -1,4 +1,4 @@
-"""Measure the attention of any model that calls PyTorch's scaled_dot_product_attention.
+"""Measure the attention of a PyTorch model, fused or with its softmax written out.
 
     with probe(model) as report:
         model(x)
@@ -11,9 +11,10 @@
   an `Alarm` where there is a reason to look.
 - `clip` makes logits smaller that have grown too large.
 
-`observer` watches the model, `tokens` knows whose queries a call has and `sample` chooses some of
-them, `measure` turns a call into rows and `tally` keeps their sums, `random_scores` has the theory,
-and `report` shows both, by `summary` in words; `monitor` is made of them and of `alarms`.
+Its modules: `observer` watches the model; `tokens` knows which tokens a call's queries belong to,
+and `sample` chooses some of them; `measure` computes statistics of each row and `tally` sums them;
+`random_scores` has the theory; `report` shows both, and `summary` says them in words. `monitor` is
+made of these and of `alarms`.
 
 Chapter: probe.
 """

@@ -1,7 +1,7 @@
-"""Find reasons to look at a head that trains, by the theory of random scores.
+"""Find heads in training that deserve a look, by the theory of random scores.
 
-An alarm has a reason in words, with the numbers it is made of. It looks at the last few steps that
-were watched, so that one odd batch raises none.
+An alarm has a reason in words, with its numbers. It depends on the last few watched steps, so that
+one odd batch raises none.
 """
 
 import math

@@ -29,23 +29,22 @@ def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, 
     - `limit`: the largest logit allowed, above 0, by default 100.
 
     Where the largest logit of a head is s > limit, the weights and biases of its queries and of its
-    keys are multiplied by √(limit/s) each, so that on the same input it is the limit; other heads
-    stay bitwise as they are. Where several heads share their keys, these get √(limit/s) of the
-    largest s, and the queries of each head the rest: one that was below the limit keeps its logits,
-    but for rounding. A rotation by position changes nothing of this, and what a mask adds to the
-    logits is not scaled.
+    keys are multiplied by √(limit/s) each, so that on the same input its largest logit is the
+    limit; other heads stay bitwise as they are. Where several heads share their keys, the keys get
+    √(limit/s) of the largest s, and the queries of each head the rest of its factor: a head below
+    the limit keeps its logits up to rounding. A rotation by position does not matter, and what a
+    mask adds to the logits is not scaled.
 
     Returns a list of (layer, head, s) for the heads that were clipped.
 
-    It knows nn.MultiheadAttention, the laboratory's modules, those with linear layers of queries
-    and of keys that have names of `attnlib.projections`, and GPT-2. A module of your own whose
-    linear layer gives queries, keys and values one after the other, each head by head, names that
-    layer in an attribute `packed_projection`.
+    It knows nn.MultiheadAttention, GPT-2, and modules whose linear layers of queries and keys have
+    names of `attnlib.projections`. If a module of your own has one linear layer for queries, keys
+    and values, in this order and each head by head, name it in an attribute `packed_projection`.
 
-    Raises ValueError with the layer's name, before anything is changed: for another module, for one
-    that normalises its queries and keys, where smaller ones change nothing, and for logits that are
-    not finite. Also ValueError or TypeError for what is no model and for a limit that is not above
-    0. Chapter: probe.
+    Raises ValueError with the layer's name, before anything is changed: for an unknown module, for
+    one that normalises its queries and keys (smaller weights would change nothing), and for logits
+    that are not finite. Also raises ValueError or TypeError for a `model` that is not an nn.Module
+    and for a limit that is not above 0. Chapter: probe.
 
     >>> from attnlib.probing import probe
     >>> layer, x = nn.MultiheadAttention(8, 2, batch_first=True), 100.0 * torch.eye(8)[None]

@@ -16,11 +16,11 @@ from torch import Tensor
 from attnlib._checking import FloatArray
 from attnlib.interception import HIDDEN, causal_bias, hidden_from_modes
 
-BLOCK = {"cpu": 2**19}
+BLOCK = {"cpu": 2**18}
 """How many scores are worked on at a time: what fits the cache."""
 BLOCK_ELSEWHERE = 2**24
 
-CAUSAL_ROWS = 128
+CAUSAL_ROWS = 64
 """How many rows of a causal mask are worked on at a time: few, or many scores are hidden ones."""
 
 FAR = 1e30
@@ -114,7 +114,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         if call.mask is not None and past is None:
             full = call.mask.expand(*leading[:-1], heads, q.shape[-2], k.shape[-2])
             masks = [full[index] for index in np.ndindex(*leading[:-1])]
-            if full.numel() <= BLOCK["cpu"]:
+            if full.numel() <= 2 * BLOCK["cpu"]:
                 masks = [full.reshape(-1, *full.shape[-2:])]
 
         # Without a mask all sequences are alike, and are worked on as if they were heads.
@@ -158,7 +158,7 @@ class Batch:
         own = all(t.shape[:-3] == q.shape[:-3] for t in (k, v, output)) and q.ndim > 2
         own = own and q.shape[-3] >= k.shape[-3] and causal_bias(mask, 1, 1) is None
         size = max(math.prod(q.shape[:-1]) * k.shape[-2], *(t.numel() for t in (q, k, v, output)))
-        if not own or 2 * size > BLOCK["cpu"] or torch.is_autocast_enabled(q.device.type):
+        if not own or size > BLOCK["cpu"] or torch.is_autocast_enabled(q.device.type):
             self.finish()
             self.add(layer, number, measure(call, output))
             return
@@ -170,7 +170,7 @@ class Batch:
             tensors = q, k, v, output, mask, *(call.queries or Queries())
             shapes = [None if t is None else (t.shape, t.dtype, t.device) for t in tensors]
             kind = shapes, dict(zip(Call._fields[4:7], call[4:7], strict=True))
-            if kind != self._kind or size * (len(self._waiting) + 1) > BLOCK["cpu"]:
+            if kind != self._kind or size * (len(self._waiting) + 1) > 2 * BLOCK["cpu"]:
                 self.finish()
             self._kind = kind
             copies = tuple(None if t is None else t.detach().clone() for t in tensors)
@@ -253,11 +253,11 @@ def _sequence(
     dimension = q.shape[-1]
     # A shift of all keys shifts all logits of a row: weights keep more digits without it.
     centre = k.mean(dim=-2, keepdim=True)
-    k = (k - centre).div_(math.sqrt(dimension)).mT
-    shift = torch.matmul(q, centre.mT).squeeze(-1) / math.sqrt(dimension)
     factor = scale * math.sqrt(dimension)
-    factor = 1.0 if math.isclose(factor, 1.0, rel_tol=1e-12) else factor
-    sums, seen = _in_blocks(q, k, mask, together, past, factor, real, target)
+    unit = LOG2_E * (factor or 1.0)  # logits are computed for exp2: exp is slow where it underflows
+    k = (k - centre).mul_(unit / math.sqrt(dimension)).mT
+    shift = torch.matmul(q, centre.mT).squeeze(-1)
+    sums, seen = _in_blocks(q, k, mask, together, past, factor != 0.0, real, target)
 
     counted = seen.to(v.dtype).unsqueeze(-2)
     number = counted.sum(dim=-1, keepdim=True)
@@ -266,7 +266,7 @@ def _sequence(
     variance = squares / (number[..., 0] - 1.0).clamp(min=1.0)
     lengths = torch.linalg.vector_norm(z - mean, dim=-1)
     output_square = lengths**2 / v.shape[-1] + variance / number[..., 0]
-    number, *others = _from_sums(sums, factor * shift.double())
+    number, *others = _from_sums(sums, factor or 1.0, scale * shift.double())
     if real is not None:
         number = number.where(real, 0.0)
     measured = [number, *others, output_square.double()]
@@ -275,13 +275,14 @@ def _sequence(
     return torch.stack(measured), variance
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _in_blocks(
     q: Tensor,
     k: Tensor,
     mask: Tensor | None,
     together: int,
     past: int | None,
-    factor: float,
+    scaled: bool,
     real: Tensor | None,
     target: Tensor | None,
 ) -> tuple["_Sums", Tensor]:
@@ -300,23 +301,29 @@ def _in_blocks(
     sums = q.new_empty((len(_Sums._fields), heads, queries))
     block = BLOCK.get(q.device.type, BLOCK_ELSEWHERE)
     at_once = min(queries, max(1, block // keys), queries if past is None else CAUSAL_ROWS)
-    several = max(1, block // (at_once * keys))
-    for first in range(0, heads, several):
-        for start in range(0, queries, at_once):
+    room = q.new_empty((2, max(block, at_once * keys)))  # new memory at each block costs more
+    for start in range(0, queries, at_once):
+        stop = keys if past is None else max(1, min(keys, start + at_once + past))
+        several = max(1, block // (at_once * stop))
+        for first in range(0, heads, several):
             here = slice(first, first + several), slice(start, start + at_once)
-            stop = keys if past is None else max(1, min(keys, start + at_once + past))
             visible, bias = _seen_by(mask, past, here, stop, q)
             if bias is not None and visible is not None and real is None and visible.all():
                 visible, seen[here[0]] = None, True  # a bias that hides nothing
             if mask is not None and visible is not None:
                 counted = visible if real is None else visible & real[here].unsqueeze(-1)
                 seen[here[0]] |= counted.any(dim=-2)
-            scores = torch.matmul(q[here], k[here[0], :, :stop])
+            shape = *q[here].shape[:-1], stop
+            scores, weights = room[:, : math.prod(shape)].view(2, *shape)
+            torch.matmul(q[here], k[here[0], :, :stop], out=scores)
             aims = None if target is None else target[here]
             sums[:, *here] = torch.stack(
-                _sums(scores, factor, visible, bias, first_key[here[0], None], aims)
+                _sums(scores, weights, scaled, visible, bias, first_key[here[0], None], aims)
             )
-    return _Sums(*sums.double()), seen
+    sums = sums.double()
+    sums[_Sums._fields.index("weighted") :] /= LOG2_E
+    sums[_Sums._fields.index("logit_square") :] /= LOG2_E
+    return _Sums(*sums), seen
 
 
 def _first_key(mask: Tensor, together: int, real: Tensor | None) -> Tensor:
@@ -366,43 +373,50 @@ def _seen_by(
 
 
 class _Sums(NamedTuple):
-    """Hold sums over the keys of each row, the largest logit set apart."""
+    """Hold sums over the keys of each row, the largest logit set apart.
+
+    Weights are in units of the second largest one. What follows them is in bits until it is summed.
+    """
 
     number: Tensor  # of the keys that are seen
-    score_total: Tensor
-    score_length: Tensor  # Euclidean, of the row
-    logit_total: Tensor
-    logit_length: Tensor
-    largest: Tensor
-    second: Tensor
-    peak: Tensor  # largest of the weights that the other logits have among themselves
-    length: Tensor  # Euclidean, of those weights
-    weighted: Tensor  # mean with those weights of the other logits, less the second
+    weight: Tensor  # of all but the largest logit
+    squares: Tensor  # of those weights
     first: Tensor  # weight of the first key among them
     first_is_largest: Tensor
+    weighted: Tensor  # their weights times their logits, less the second
+    largest: Tensor
+    second: Tensor
     target: Tensor  # its logit, −FAR where the row has none or does not see it
+    logit_total: Tensor
+    score_total: Tensor  # as all of scores, times what `_from_sums` gets as `factor`
+    logit_square: Tensor  # in bits²
+    score_square: Tensor
 
 
 def _sums(
     scores: Tensor,
-    factor: float,
+    weights: Tensor,
+    scaled: bool,
     visible: Tensor | None,
     bias: Tensor | None,
     first_key: Tensor,
     target: Tensor | None,
 ) -> _Sums:
-    """Return the sums over keys of scores (…, rows, keys), which it overwrites."""
+    """Return the sums over keys of scores (…, rows, keys), and overwrite these and `weights`.
+
+    Logits are the scores, or 0 if not `scaled`, and the bias.
+    """
     number = scores.new_full((1,), scores.shape[-1])
     shown = None if visible is None else visible.to(scores.dtype)
     if shown is not None:
         number = scores.shape[-1] - shown.shape[-1] + shown.sum(dim=-1)
         scores[..., -shown.shape[-1] :] *= shown
-    total, length = scores.sum(dim=-1), torch.linalg.vector_norm(scores, dim=-1)
-    logits = scores if factor == 1.0 else scores.mul_(factor)
-    logit_total, logit_length = factor * total, abs(factor) * length
+    total, square = scores.sum(dim=-1), _dot(scores, scores)
+    logits = scores if scaled else scores.zero_()
+    logit_total, logit_square = total, square
     if bias is not None:
-        logits += bias if shown is None else bias * shown
-        logit_total, logit_length = logits.sum(dim=-1), torch.linalg.vector_norm(logits, dim=-1)
+        logits.add_(bias if shown is None else bias * shown, alpha=LOG2_E)
+        logit_total, logit_square = logits.sum(dim=-1), _dot(logits, logits)
     if shown is not None:
         logits[..., -shown.shape[-1] :] += (shown - 1.0) * FAR
 
@@ -415,24 +429,23 @@ def _sums(
     chosen = _argmax(logits).unsqueeze(-1)
     largest = logits.gather(-1, chosen).squeeze(-1)
     logits.scatter_(-1, chosen, -FAR)
-    second = logits.amax(dim=-1)
-    logits -= second.unsqueeze(-1)  # what all have in common would cost digits
-    weights = torch.exp2(logits.mul_(LOG2_E))  # exp takes ten times as long where it underflows
-    weight = weights.sum(dim=-1)
+    second = logits.amax(dim=-1, keepdim=True)
+    logits -= second  # what all have in common would cost digits
+    torch.exp2(logits, out=weights)
     return _Sums(
         number.expand(total.shape),
-        total,
-        length,
-        logit_total,
-        logit_length,
-        largest,
-        second,
-        1.0 / weight,
-        torch.linalg.vector_norm(weights, dim=-1) / weight,
-        logits.mul_(weights).sum(dim=-1) / (weight * LOG2_E),
-        weights.gather(-1, first_key.expand(total.shape).unsqueeze(-1)).squeeze(-1) / weight,
+        weights.sum(dim=-1),
+        _dot(weights, weights),
+        weights.gather(-1, first_key.expand(total.shape).unsqueeze(-1)).squeeze(-1),
         (chosen.squeeze(-1) == first_key).to(total.dtype),
+        _dot(weights, logits),
+        largest,
+        second.squeeze(-1),
         target_logit,
+        logit_total,
+        total,
+        logit_square,
+        square,
     )
 
 
@@ -443,35 +456,40 @@ def _argmax(numbers: Tensor) -> Tensor:
     return numbers.argmax(dim=-1)
 
 
-def _from_sums(sums: _Sums, shift: Tensor) -> tuple[Tensor, ...]:
+def _dot(first: Tensor, second: Tensor) -> Tensor:
+    """Return dot products along the last axis: on a CPU NumPy's, which makes no new array."""
+    if first.device.type == "cpu":
+        return torch.from_numpy(np.vecdot(first.numpy(), second.numpy()))
+    products: Tensor = torch.linalg.vecdot(first, second)
+    return products
+
+
+def _from_sums(sums: _Sums, factor: float, shift: Tensor) -> tuple[Tensor, ...]:
     """Return the fields of Rows but the output's, from sums in double precision.
 
     With ε = e^{s₂ − s₁} for the two largest logits, the others have the weights ε f_i in units of
-    the largest; F = Σ f = 1/peak. `shift` is what centred keys lack of each logit.
+    the largest; F = Σ f is `weight`. `shift` is what centred keys lack of each logit.
     """
     gap = sums.largest - sums.second
     epsilon = torch.exp(-gap)
-    total = 1.0 / sums.peak
-    squares = (total * sums.length) ** 2
-    normaliser = 1.0 + epsilon * total
-    collision_probability = (1.0 + epsilon**2 * squares) / normaliser**2
-    below = total * (gap - sums.weighted)  # Σ f (s₁ − s_i)
+    normaliser = 1.0 + epsilon * sums.weight
+    collision_probability = (1.0 + epsilon**2 * sums.squares) / normaliser**2
+    below = sums.weight * gap - sums.weighted  # Σ f (s₁ − s_i)
     entropy = torch.log(normaliser) + epsilon * below / normaliser
-    pairs = 2.0 * total + epsilon * (total**2 - squares)
+    pairs = 2.0 * sums.weight + epsilon * (sums.weight**2 - sums.squares)
     log_complement = torch.log(pairs) - gap - 2.0 * torch.log(normaliser)
-    rest = epsilon * total / normaliser  # the weight of all but the largest
     largest_logit = sums.largest + shift
     return (
         sums.number,
-        _variance(sums.score_total, sums.score_length, sums.number),
-        _variance(sums.logit_total, sums.logit_length, sums.number),
+        _variance(sums.score_total, sums.score_square, sums.number) / factor**2,
+        _variance(sums.logit_total, sums.logit_square, sums.number),
         collision_probability,
         entropy,
         log_complement,
         largest_logit,
         largest_logit + torch.log(normaliser),
         1.0 / normaliser,
-        torch.where(sums.first_is_largest > 0.5, 1.0 / normaliser, rest * sums.first),
+        torch.where(sums.first_is_largest > 0.5, 1.0, epsilon * sums.first) / normaliser,
     )
 
 
@@ -481,7 +499,7 @@ def _of_target(sums: _Sums, counted: Tensor) -> tuple[Tensor, ...]:
     Of a target with the logit t, m the mean of the n − 1 other logits: its gap t − m, its weight,
     and κ = log(Σ e^ℓ / (n − 1)) − m of the others. The weight is 1/(1 + (n − 1) e^{κ − gap}).
     """
-    beside = sums.second - torch.log(sums.peak)  # log Σ e^ℓ of all but the largest
+    beside = sums.second + torch.log(sums.weight)  # log Σ e^ℓ of all but the largest
     log_sum_exp = torch.logaddexp(sums.largest, beside)
     wins = sums.target == sums.largest
     weight = torch.where(
@@ -494,7 +512,7 @@ def _of_target(sums: _Sums, counted: Tensor) -> tuple[Tensor, ...]:
     return tuple(value.where(known, math.nan) for value in (sums.target - mean, weight, kappa))
 
 
-def _variance(total: Tensor, length: Tensor, number: Tensor) -> Tensor:
-    """Return the unbiased variance of numbers of this sum and Euclidean length."""
-    spread = length**2 - total**2 / number.clamp(min=1.0)
+def _variance(total: Tensor, square: Tensor, number: Tensor) -> Tensor:
+    """Return the unbiased variance of numbers from their sum and the sum of their squares."""
+    spread = square - total**2 / number.clamp(min=1.0)
     return spread.clamp(min=0.0) / (number - 1.0).clamp(min=1.0)

@@ -47,8 +47,8 @@ class Monitor:
 
     - `model`: an nn.Module. Of a model under torch.compile give what that has returned, or use a
       callback: a step that is watched runs as the model is written, the others in their graphs.
-    - `every`: the distance of the steps that are watched, the first among them; by default 100. A
-      step is a call of the model in training mode. Where a step is several calls, set
+    - `every`: the first step and each `every`-th after it are watched, by default each 100th.
+      A step is a call of the model in training mode. Where a step is several calls, set
       `monitor.step = number` at its beginning: the first call of a step that is due is watched.
       `callback()` does that in transformers' Trainer, `lightning_callback()` in Lightning.
     - `log`: a function of ("attention/LAYER/COLUMN", number, step), such as TensorBoard's
@@ -66,7 +66,7 @@ class Monitor:
 
     - "entropy collapse": α/α_c and the largest logit have both grown by half over the last three
       watched steps, and α is above 1.2 α_c, where a few keys hold the weight of a random row;
-    - "dilution": of 256 keys or more none stands out, α is below α_c/2, and the largest weight has
+    - "dilution": none of 256 keys or more stands out, α is below α_c/2, and the largest weight has
       fallen by a factor of e over those steps;
     - "dead head": over those steps the first key has 99 % of the weight, or no gradient passes (g
       below α_c/100); or over twenty its weights are even (1/Y above 0.9 n) and do not sharpen. A
@@ -80,8 +80,8 @@ class Monitor:
 
     Warns with a UserWarning at the end where no step was watched.
 
-    Raises ValueError or TypeError for `every` or `rows` below 1, and for `log` or `on_alarm` that
-    is no function; RuntimeError inside a graph of torch.compile; and the errors of `probe` for a
+    Raises ValueError or TypeError for `every` or `rows` below 1, and for a `log` or `on_alarm` that
+    is not a function; RuntimeError inside a graph of torch.compile; and the errors of `probe` for a
     model, or where a step calls no attention that can be measured. Chapter: probe.
     """
 

@@ -1,4 +1,4 @@
-"""Compute the means of rows of random scores by the exact theory, for reports to compare."""
+"""Compute by the exact theory what rows of random scores have, as a comparison for reports."""
 
 import math
 from dataclasses import dataclass

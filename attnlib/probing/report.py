@@ -1,4 +1,4 @@
-"""Show what a probe has measured as a table, JSON and text, beside random scores."""
+"""Show the measurements of a probe as a table, JSON and text, beside random scores."""
 
 import json
 import math
@@ -75,9 +75,10 @@ TARGET_DEFINITIONS = {
 
 
 class Report:
-    """Hold what `probe` has measured: a table, JSON, and a summary when printed.
+    """Hold the measurements of `probe`: a table, JSON, and a summary when printed.
 
-    Without `theory` random scores are NaN; `targets` adds the columns of `TARGET_DEFINITIONS`.
+    Without `theory` the columns of random scores are NaN; `targets` adds the columns of
+    `TARGET_DEFINITIONS`.
     """
 
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
@@ -96,7 +97,7 @@ class Report:
 
     @property
     def definitions(self) -> dict[str, str]:
-        """The meaning of each column of the table, and of random scores, by name."""
+        """The meaning of each column of the table, and of the theory in "random", by name."""
         return {**self._columns, "random": RANDOM}
 
     def add(self, layer: str, call: int, measured: Measured) -> None:

@@ -17,9 +17,9 @@ def some_rows(
 ) -> tuple[Call, Tensor]:
     """Return the call and its output for about `rows` rows of each head.
 
-    They come from a few sequences, and there from places spread over the length, one drawn in each
-    of equal parts. q, k and v have the axes (batch, heads, tokens, size); another call, and one
-    with no more rows, stays as it is.
+    The rows come from a few sequences. Each sequence is cut into equal parts, and one row is drawn
+    from each. A call is returned as it is if it has no more rows, or if q, k and v do not have the
+    axes (batch, heads, tokens, size).
     """
     q, k, v = call[:3]
     batch, length = q.shape[0], q.shape[-2]

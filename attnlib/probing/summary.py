@@ -119,8 +119,8 @@ def _meant(lines: list[Line]) -> Iterator[str]:
 def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
     """Return at most `count` heads that differ most from random scores of their spread, and why.
 
-    First those whose numbers are not finite, then by how far 1/Y is from that of random scores, or
-    from n where there is no theory. A head without any of the reasons is usual.
+    Heads with numbers that are not finite come first. The others are ordered by how far 1/Y is from
+    that of random scores, or from n where there is no theory. A head without a reason is left out.
     """
     ranked = []
     for line in lines:
@@ -141,7 +141,7 @@ def log_ratio(line: Line) -> float:
 
 
 def has_sink(line: Line) -> bool:
-    """Return whether the first key has the weight `SINK` or more, over twice its even share."""
+    """Return whether the first of more than 2/`SINK` keys has the weight `SINK` or more."""
     return bool(line["first_weight"] >= SINK and line["keys"] > 2.0 / SINK)
 
 

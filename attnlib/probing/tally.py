@@ -25,7 +25,7 @@ entropy H: the difference of the two is (1 − P) κ′(1), so that no other sum
 
 
 class Tally:
-    """Hold sums over the rows of a module's heads, but for rows that see fewer than two keys."""
+    """Hold sums over the rows of a module's heads, without rows that see fewer than two keys."""
 
     def __init__(self, heads: int) -> None:
         self.scale = math.nan

@@ -1,7 +1,7 @@
 """Follow the tokens behind a call of attention: padding, positions and target keys.
 
-Attention gets vectors. What the modules around it were called with, token ids, masks and caches,
-says whose they are.
+Attention gets vectors. The arguments of the modules around it (token ids, masks, caches) tell which
+tokens the vectors belong to.
 """
 
 import inspect

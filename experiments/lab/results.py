@@ -18,7 +18,8 @@ from filelock import FileLock
 
 from attnlib import _files
 from experiments.lab.model import Config
-from experiments.lab.recall import HeadResult, Task
+from experiments.lab.recall import HeadResult
+from experiments.lab.tasks import Task
 from experiments.lab.train import PRECISIONS, Run, Training
 
 Table = dict[str, Any]

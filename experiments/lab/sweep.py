@@ -19,7 +19,7 @@ A sweep is a TOML file::
     [variants.note]
     post_scale = "constant"
 
-A sweep of heads that learn to find has no corpus, and [task], with fields of recall.Task, in place
+A sweep of heads that learn to find has no corpus, and [task], with fields of tasks.Task, in place
 of [training].
 
 Two more keys are for learning rates that are chosen, each variant's by itself. `widen =
@@ -64,8 +64,9 @@ from experiments.lab import data, fields, results
 from experiments.lab.data import Text
 from experiments.lab.descent import on_own_stream
 from experiments.lab.model import Config
-from experiments.lab.recall import HeadResult, Task, train_and_test
+from experiments.lab.recall import HeadResult, train_and_test
 from experiments.lab.results import Setting, writing
+from experiments.lab.tasks import Task
 from experiments.lab.train import Run, Training, train
 
 Table = dict[str, Any]

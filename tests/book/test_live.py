@@ -1,41 +1,31 @@
 """What the live figures show is what is recorded, and pages have their numbers."""
 
 import json
-import re
 
 import numpy as np
-import pytest
 
 from attnlib import exact
 from attnlib.scores import Normal
 from book import drawings
-from book.extensions import pages
 from book.live import heads
 from experiments.records import load
 from tests.nbval_compare import text_difference
-from tests.paths import ROOT
 
 
 def test_the_atlas_is_the_record():
     atlas, record, start = json.loads(json.dumps(heads.atlas())), load("real_heads_atlas"), 0
     for model, measured in zip(atlas["models"], heads.MODELS, strict=True):
-        found = record.find(model=measured.name, **measured.at)
+        entry = record.find(model=measured.name, **measured.at)
         count = model["layers"] * model["heads"]
-        assert count == len(found["alpha"])
+        assert count == len(entry["alpha"])
         for name in ("alpha", "keys_rest", "first", "output", "entropy", "random_keys"):
             mine = atlas["columns"][name][start : start + count]
-            np.testing.assert_allclose(mine, np.array(found[name], float), rtol=6e-3)
-        expected = 1 / (found["n"] * exact.collision_probability(Normal(), 2.0, model["n"]))
+            np.testing.assert_allclose(mine, np.array(entry[name], float), rtol=6e-3)
+        expected = 1 / (entry["n"] * exact.collision_probability(Normal(), 2.0, model["n"]))
         at_two = np.exp(np.interp(np.log(2), np.log(atlas["alphas"]), np.log(model["random"])))
         np.testing.assert_allclose(at_two, float(expected), rtol=0.01)
         start += count
     assert {len(column) for column in atlas["columns"].values()} == {start}
-
-
-@pytest.mark.parametrize("page", pages.MADE)
-def test_every_place_of_a_page_is_filled_and_none_is_left_over(page):
-    text = (ROOT / f"{page}.md").read_text("utf-8")
-    assert set(re.findall("«([^»]+)»", text)) <= pages.MADE[page]().keys()
 
 
 def test_the_committed_drawings_are_drawn_so():

@@ -18,8 +18,8 @@ BEST = r"\operatorname{argmax}_\alpha"
 def letters(policy):
     """Return the constants by the letters that the page has for them, or by their names."""
     shown = catalogue.letters(policy)
-    found = {name: shown.get(name, name).replace("n₀", "n_0") for name in policy.constants}
-    return {letter: policy.constants[name] for name, letter in found.items()}
+    names = {name: shown.get(name, name).replace("n₀", "n_0") for name in policy.constants}
+    return {letter: policy.constants[name] for name, letter in names.items()}
 
 
 def value(policy, formula, n, d):

@@ -99,16 +99,16 @@ def statements(tex: str) -> list[str]:
     cases = CASES.findall(inner)
     for number, case in enumerate(cases):
         inner = inner.replace(case, f"CASES{number}")
-    found: list[str] = []
+    joined: list[str] = []
     for line in inner.split(r"\\"):
         start = re.sub(r"^(&|\\quad|\s)+", "", line)
-        if found and re.match(r"[-+=]|\\(approx|le|ge)(?![a-z])", start):
-            found[-1] += " " + start
+        if joined and re.match(r"[-+=]|\\(approx|le|ge)(?![a-z])", start):
+            joined[-1] += " " + start
         else:
-            found.append(start)
+            joined.append(start)
     for number, case in enumerate(cases):
-        found = [text.replace(f"CASES{number}", case) for text in found]
-    return [re.sub(r"(\s|,|\.|\\[,;])+$", "", text) for text in found]
+        joined = [text.replace(f"CASES{number}", case) for text in joined]
+    return [re.sub(r"(\s|,|\.|\\[,;])+$", "", text) for text in joined]
 
 
 def plain(tex: str) -> str:
@@ -202,9 +202,9 @@ class _Parser:
         return token
 
     def skip(self, *tokens: str) -> bool:
-        found = bool(self.token) and self.token in tokens
-        self.at += found
-        return found
+        matches = bool(self.token) and self.token in tokens
+        self.at += matches
+        return matches
 
     # relations, sums, products
 
@@ -229,22 +229,22 @@ class _Parser:
 
     def product(self, *, argument: bool = False) -> str:
         """Read factors; for the argument of a function only as far as it goes without brackets."""
-        found = ""
+        text = ""
         while True:
             if self.token in THIN or self.token == r"\cdot":
-                if argument and found and self.token in THIN:
+                if argument and text and self.token in THIN:
                     break
                 self.take()
-            elif self.token == "/" and found and not argument:
+            elif self.token == "/" and text and not argument:
                 self.take()
-                found = f"{found}/{self.factor()}"
-            elif self.begins_a_factor() and not (argument and found and self.begins_brackets()):
-                found = f"{found}*{self.factor()}" if found else self.factor()
+                text = f"{text}/{self.factor()}"
+            elif self.begins_a_factor() and not (argument and text and self.begins_brackets()):
+                text = f"{text}*{self.factor()}" if text else self.factor()
             else:
                 break
-        if not found:
+        if not text:
             raise FormulaError(f"expected a number, got {self.token!r} in {self.tokens}")
-        return f"({found})"
+        return f"({text})"
 
     def begins_a_factor(self) -> bool:
         token = self.token
@@ -352,12 +352,12 @@ class _Parser:
         bars, self.inside_bars = self.inside_bars, False
         self.take()
         self.skip(";")
-        found = [self.sum()]
+        expressions = [self.sum()]
         while self.skip(",", ";"):
-            found.append(self.sum())
+            expressions.append(self.sum())
         self.take(")", "]")
         self.inside_bars = bars
-        return True, ", ".join(found)
+        return True, ", ".join(expressions)
 
     def best(self) -> str:
         """Read max(a, b)."""
@@ -379,10 +379,10 @@ class _Parser:
             else:
                 indices.append(self.take())
         of = f", range(int({low}), int({high}) + 1)" if low and high else ""
-        found = self.product()
+        text = self.product()
         for index in reversed(indices):
-            found = f"sum(each(lambda N: {found}, N, {index!r}{of}))"
-        return found
+            text = f"sum(each(lambda N: {text}, N, {index!r}{of}))"
+        return text
 
     def integral(self) -> str:
         low, high = "-inf", "inf"
@@ -438,14 +438,14 @@ class _Parser:
                 index = re.findall(r"\\[a-zA-Z]+|\d+|\w|[^,\s]", self.raw())
             else:
                 break
-        found = f"look(N, {', '.join(map(repr, [base, *index]))})"
+        text = f"look(N, {', '.join(map(repr, [base, *index]))})"
         functions = {base, f"{base}_{''.join(index)}"} & self.functions
         called = bool(functions) and self.token in {"(", "["}
         if called:
-            found = f"{found}({self.arguments()[1]})"
+            text = f"{text}({self.arguments()[1]})"
         if power:
-            found = f"power({found}, {power})"
-        return self.powers(found) if called else found
+            text = f"power({text}, {power})"
+        return self.powers(text) if called else text
 
 
 def _look(names: Names, base: str, *index: str) -> Any:

@@ -28,8 +28,8 @@ def test_slopes_are_those_of_the_losses_and_the_best_factor_is_least(length):
 
 
 def test_all_pieces_are_there_once():
-    at = [one["at"] for one in calibrated.pieces()]
-    assert [at.count(one) for one, _ in calibrate.pieces()] == [1] * len(at)
+    at = [piece["at"] for piece in calibrated.pieces()]
+    assert [at.count(piece) for piece, _ in calibrate.pieces()] == [1] * len(at)
 
 
 def test_of_a_text_15_per_cent_are_to_be_guessed_and_the_rest_stands():

@@ -36,15 +36,15 @@ class OddAttention(nn.Module):
 
 def test_a_layer_with_everything_in_it_is_measured():
     layer = OddAttention()
-    one, other = (
+    calls, other = (
         watched.run(layer, lambda: layer(torch.zeros(N, 8)), which) for which in (False, True)
     )
-    [(place, what)] = one.items()
-    found = describe_call(what, {"other": other[place]})
-    assert found["norm"] == ["head", "no"]
-    assert found["alpha"] == pytest.approx(3 / ROOT(D), rel=2e-3)
-    assert (found["d"], found["v"], found["cap"]) == (D, D, 20.0)
-    assert (found["sink"], found["gate"], found["parameters"]) == (True, True, ["sinks"])
+    [(place, what)] = calls.items()
+    row = describe_call(what, {"other": other[place]})
+    assert row["norm"] == ["head", "no"]
+    assert row["alpha"] == pytest.approx(3 / ROOT(D), rel=2e-3)
+    assert (row["d"], row["v"], row["cap"]) == (D, D, 20.0)
+    assert (row["sink"], row["gate"], row["parameters"]) == (True, True, ["sinks"])
 
 
 SPOTS = {  # by hand, from the files of transformers 5.23.0

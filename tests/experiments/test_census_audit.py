@@ -12,21 +12,21 @@ SLOW += ("llama4", "olmo2", "swinv2", "whisper")
 FAMILIES = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 
 
-def answers(found):
-    models = [(one["model"], one["is"]) for one in found["released"]]
-    return models, {name: (one["is"], one.get("named")) for name, one in found["faults"].items()}
+def answers(entry):
+    models = [(answer["model"], answer["is"]) for answer in entry["released"]]
+    return models, {name: (a["is"], a.get("named")) for name, a in entry["faults"].items()}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_is_audited_as_recorded(family):
     with audited.cache_kernels():
-        found = audited.audit_family(family, ROWS[family])
-    assert {one["is"] for one in found["released"]} <= {"passed", "not known"}
-    assert found["faults"]["doubled"]["is"] == "findings"
-    assert answers(found) == answers(load(audited.NAME).find(family=family))
+        entry = audited.audit_family(family, ROWS[family])
+    assert {answer["is"] for answer in entry["released"]} <= {"passed", "not known"}
+    assert entry["faults"]["doubled"]["is"] == "findings"
+    assert answers(entry) == answers(load(audited.NAME).find(family=family))
 
 
 def test_the_record_is_of_every_family_of_the_census():
-    entries = load(audited.NAME).entries
     assert path_of(audited.NAME).exists()
-    assert [one.key["family"] for one in entries] == [name for name, rows in ROWS.items() if rows]
+    audited_families = [entry.key["family"] for entry in load(audited.NAME).entries]
+    assert audited_families == [name for name, rows in ROWS.items() if rows]

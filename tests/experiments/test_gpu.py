@@ -4,33 +4,26 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.gpu import checks, command, runs
+from experiments.gpu import checks, command
 from experiments.lab import results
-from experiments.lab.model import Transformer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-ON_CPU = checks.planned("cpu")
-QUICK = [
-    check
-    for check in ON_CPU
-    if check.dtype == "float32" and check.tool in ("rescale", "probe", "audit", "scale_gradient")
-    if not check.compiled
-]
+QUICK = ("rescale", "probe", "audit", "scale_gradient")
 
 
 def name(check):
     return "-".join(map(str, check))
 
 
-@pytest.mark.parametrize("check", QUICK, ids=name)
-def test_a_tool_is_that_of_float64(check):
-    assert check.error("cpu", 64) <= check.limit
+def case(check):
+    """Return the parameter of a check: the quick ones run by default."""
+    quick = check.dtype == "float32" and check.tool in QUICK and not check.compiled
+    return pytest.param(check, id=name(check), marks=[] if quick else pytest.mark.slow)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the compiler has its own
-@pytest.mark.parametrize("check", [one for one in ON_CPU if one not in QUICK], ids=name)
+@pytest.mark.parametrize("check", [*map(case, checks.planned("cpu"))])
 def test_a_tool_rounds_as_its_type_does(check):
     if check.tool == "steps" and check.dtype != "float32":
         pytest.skip("parameters of half precision cannot take a small step")
@@ -49,19 +42,6 @@ def test_a_tool_on_cuda_is_that_of_the_cpu(tool):
             if error > check.limit:
                 wrong[name(check)] = error
     assert not wrong
-
-
-@pytest.mark.parametrize("tiny", [True, False])
-def test_the_runs_are_those_that_the_files_describe(tiny):
-    plan = runs.planned(tiny)
-    assert len({setting.key for _, setting in plan}) == len(plan) == 24
-    first = [(file, setting.training.seed) for file, setting in plan[:8]]
-    assert first == [("length", 0)] * 2 + [("gain", 0)] * 6
-    config, training = plan[0][1].config, plan[0][1].training
-    if not tiny:
-        counted = sum(p.numel() for p in Transformer(config).parameters())
-        assert 25e6 <= counted <= 30e6
-        assert (training.device, training.autocast, plan[0][1].corpus) == ("cuda", True, "python")
 
 
 @pytest.mark.slow

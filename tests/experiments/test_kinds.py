@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from attnlib.calibration import scale_gradient
 from experiments import kinds as recorder
+from experiments.compatibility import tiny
 from experiments.real_heads import inputs, kinds
 from experiments.real_heads.inputs import Model
 
@@ -15,11 +15,7 @@ from experiments.real_heads.inputs import Model
 @pytest.fixture
 def characters(monkeypatch):
     """Make each character a token of a tiny model, and texts that need no package."""
-    torch.manual_seed(0)
-    size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "vocab_size": 128}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    config = LlamaConfig(**size, **heads, initializer_range=0.5)
-    module = LlamaForCausalLM(config).double().eval()
+    module = tiny("Llama", "sdpa", head=True, vocab_size=128, initializer_range=0.5).double()
     model = Model("characters", inputs.frozen(module), lambda text: list(map(ord, text)), chr)
     monkeypatch.setattr(inputs, "smollm2", lambda: model)
     lines = [f"{number:03d} words\n" for number in range(900)]
@@ -33,8 +29,8 @@ def characters(monkeypatch):
 
 
 def test_windows_begin_at_equal_distances_at_a_line(characters):
-    found = [kinds.window(characters, "news", number, 3, 12) for number in range(3)]
-    assert ["".join(map(chr, ids)) for ids in found] == [
+    windows = [kinds.window(characters, "news", number, 3, 12) for number in range(3)]
+    assert ["".join(map(chr, ids)) for ids in windows] == [
         f"{n:03d} words\n{n + 1:03d}"[:12] for n in (150, 450, 750)
     ]
     with pytest.raises(ValueError, match="window 2 of news has 1500 tokens, which is below 2000"):
@@ -44,14 +40,15 @@ def test_windows_begin_at_equal_distances_at_a_line(characters):
 def test_what_is_measured_of_a_window_is_what_scale_gradient_finds(characters, monkeypatch):
     monkeypatch.setattr(recorder, "WINDOWS", {40: 3})
     monkeypatch.setattr(recorder, "CHUNK", 7)
-    found = recorder.of_text("drama", 40, 1)
+    measured = recorder.of_text("drama", 40, 1)
     ids = torch.tensor([recorder.read_by_smollm2("drama", 40, 1)])
     right = scale_gradient(characters.module, [ids])
-    assert found["loss"] == pytest.approx(right.losses[0], rel=1e-6)  # in float32 there
-    np.testing.assert_allclose(found["gradient"], right.value, rtol=1e-4, atol=1e-12)
-    assert found["loss"] == pytest.approx((20 * found["halves"][0] + 19 * found["halves"][1]) / 39)
+    assert measured["loss"] == pytest.approx(right.losses[0], rel=1e-6)  # in float32 there
+    np.testing.assert_allclose(measured["gradient"], right.value, rtol=1e-4, atol=1e-12)
+    first, second = measured["halves"]
+    assert measured["loss"] == pytest.approx((20 * first + 19 * second) / 39)
     logs = functional.log_softmax(characters.module(ids).logits[0, :-1], -1)
-    assert found["entropy"] == pytest.approx(float(-(logs.exp() * logs).sum(-1).mean()))
+    assert measured["entropy"] == pytest.approx(float(-(logs.exp() * logs).sum(-1).mean()))
     step = 1e-3
     monkeypatch.setattr(recorder, "SHIFTS", (-step, step))
     below, above = recorder.of_text("drama", 40, 1)["losses"]

@@ -29,10 +29,10 @@ SWEEP = [
 
 def test_losses_are_by_rate_and_seed_in_the_order_of_the_sweep():
     np.testing.assert_array_equal(comparison.learning_rates(SWEEP), [0.5, 0.25, 2.0])
-    found = comparison.losses(SWEEP, "note")
-    np.testing.assert_allclose(found, [[3.0, 2.8], [2.75, 2.55], [4.5, 4.3]], rtol=1e-15)
+    losses = comparison.losses(SWEEP, "note")
+    np.testing.assert_allclose(losses, [[3.0, 2.8], [2.75, 2.55], [4.5, 4.3]], rtol=1e-15)
     of_validation = comparison.losses(SWEEP, "note", "validation_loss")
-    np.testing.assert_allclose(of_validation, found + 0.5, rtol=1e-15)
+    np.testing.assert_allclose(of_validation, losses + 0.5, rtol=1e-15)
 
 
 def test_a_run_that_diverged_has_an_infinite_loss_and_two_are_equally_bad():
@@ -56,11 +56,3 @@ def test_the_best_rate_of_a_seed_is_that_of_the_others():
     runs = [outcome("note", r, s, x) for r, row in losses.items() for s, x in enumerate(row)]
     # Seeds 1 and 2 choose rate 2; those of seeds 0 and 2 are 2.5, 2.75, of seeds 0 and 1 both 2.5.
     np.testing.assert_array_equal(comparison.losses_at_best(runs, "note"), [3.0, 4.0, 4.0])
-
-
-def test_the_last_row_of_the_harm_is_that_of_each_at_its_best_rate():
-    found = comparison.loss_increase_with_own_rates(SWEEP, "note")
-    np.testing.assert_array_equal(found[:-1], comparison.loss_increase(SWEEP, "note"))
-    own = [comparison.losses_at_best(SWEEP, name) for name in ("note", "baseline")]
-    np.testing.assert_array_equal(found[-1], own[0] - own[1])
-    assert found.shape == (4, 2)

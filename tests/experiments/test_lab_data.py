@@ -35,22 +35,6 @@ def drawn(text=TEXT, **changes):
     return list(data.batches(text, **given))
 
 
-def test_a_batch_holds_windows_and_the_bytes_that_follow():
-    text = TEXT.tobytes()
-    for inputs, targets in drawn():
-        assert inputs.shape == targets.shape == (3, 20)
-        assert inputs.dtype == targets.dtype == np.int64
-        for row, following in zip(inputs, targets, strict=True):
-            assert bytes(row.tolist()) + bytes(following.tolist())[-1:] in text
-            np.testing.assert_array_equal(row[1:], following[:-1])
-
-
-def test_a_seed_fixes_the_batches_and_more_steps_add_to_them():
-    for once, again in zip(drawn(), drawn(steps=9), strict=False):
-        np.testing.assert_array_equal(once, again)
-    assert any((a.inputs != b.inputs).any() for a, b in zip(drawn(), drawn(seed=1), strict=True))
-
-
 def test_an_encoder_sees_the_windows_of_a_decoder_but_for_the_hidden_bytes():
     for plain, (inputs, targets) in zip(drawn(), drawn(masked=0.15), strict=True):
         hidden = inputs == data.MASK

@@ -27,8 +27,8 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-14}
 
 def chosen(experiment, variant):
     """Return the first recorded run of seed 0 of a variant, and its setting."""
-    found = (one for one in runs(experiment) if one.setting.training.seed == 0)
-    return next(one for one in found if one.setting.variant == variant)
+    first_seed = (run for run in runs(experiment) if run.setting.training.seed == 0)
+    return next(run for run in first_seed if run.setting.variant == variant)
 
 
 def slow(experiment, variant):

@@ -9,24 +9,6 @@ import torch
 from experiments.lab import small_models
 
 
-def test_a_retrieval_is_what_a_hidden_rotation_prefers():
-    task = small_models.retrieval(3)
-    assert task is small_models.retrieval(3)
-    rng = np.random.default_rng(3)
-    keys = rng.standard_normal((64, 8, 16))
-    rotation = np.linalg.qr(rng.standard_normal((16, 16)))[0]
-    queries = rng.standard_normal((64, 16))
-    values = rng.choice([-1.0, 1.0], (64, 8))
-    weights = rng.standard_normal(256) / 4.0
-    np.testing.assert_array_equal(task.values, values)
-    np.testing.assert_array_equal(task.weights, weights)
-    for r in range(64):
-        wanted = np.argmax(keys[r] @ rotation.T @ queries[r])
-        assert task.wanted[r] == values[r, wanted]
-        scores = keys[r] @ weights.reshape(16, 16).T @ queries[r] / 4.0
-        np.testing.assert_allclose(task.features[r] @ weights, scores, rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("normaliser", ["softmax", "power"])
 @pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])
 def test_heads_side_by_side_are_trained_as_pytorch_trains_each(normaliser, optimiser):
@@ -34,9 +16,9 @@ def test_heads_side_by_side_are_trained_as_pytorch_trains_each(normaliser, optim
     features, values, wanted, first = map(torch.from_numpy, task)
     name = "descent" if optimiser is torch.optim.SGD else "adam"
     options = {"normaliser": normaliser, "optimiser": name, "steps": steps}
-    found = small_models.train_retrieval(2, rates, alpha=alphas, size=0.7, **options)
-    assert found.shape == (steps + 1, 2, 2)
-    for (i, j), last in np.ndenumerate(found[-1]):
+    losses = small_models.train_retrieval(2, rates, alpha=alphas, size=0.7, **options)
+    assert losses.shape == (steps + 1, 2, 2)
+    for (i, j), last in np.ndenumerate(losses[-1]):
         weights = (0.7 * first).requires_grad_()
         step = optimiser([weights], lr=rates[j])
         for _ in range(steps + 1):
@@ -68,13 +50,13 @@ def layer(h, matrices, path, gain, normalised):
 @pytest.mark.parametrize("which", [{}, {"gain": 0.7, "normalised": False}])
 def test_gradients_through_a_stack_are_those_of_pytorch(path, which):
     n, d, depth = 4, 6, 5
-    found = small_models.stack_gradients(7, path, depth=depth, n=n, d=d, **which)
+    norms = small_models.stack_gradients(7, path, depth=depth, n=n, d=d, **which)
     rest = (path, which.get("gain", 1.0), which.get("normalised", True))
     rng = np.random.default_rng(7)
     v = torch.from_numpy(rng.standard_normal((n, d)))
     h = torch.from_numpy(rng.standard_normal((n, d)))
     direction = v
-    for value in found:
+    for value in norms:
         matrices = torch.from_numpy(rng.standard_normal((4, d, d)) / math.sqrt(d))
         whole = torch.autograd.functional.jacobian(lambda x, m=matrices: layer(x, m, *rest), h)
         direction = torch.einsum("ijkl,kl->ij", whole, direction)

@@ -84,17 +84,17 @@ def numbers(file):
 
 
 def test_a_file_gives_every_run_once_the_first_seed_first(file):
-    found = sweep.read(file)
-    assert found.results == file.parent / "results.jsonl"
-    runs = [(s.training.seed, s.training.learning_rate, s.variant) for s in found.settings]
+    plan = sweep.read(file)
+    assert plan.results == file.parent / "results.jsonl"
+    runs = [(s.training.seed, s.training.learning_rate, s.variant) for s in plan.settings]
     assert runs == [
         (seed, rate, variant)
         for seed in (3, 4)
         for rate in (0.01, 0.001)
         for variant in ("baseline", "note")
     ]
-    assert {s.config.post_scale for s in found.settings if s.variant == "note"} == {"constant"}
-    assert all(s.config.width == 8 and s.training.batch == 2 for s in found.settings)
+    assert {s.config.post_scale for s in plan.settings if s.variant == "note"} == {"constant"}
+    assert all(s.config.width == 8 and s.training.batch == 2 for s in plan.settings)
 
 
 def refusal(file, *options):
@@ -141,9 +141,9 @@ def test_a_sweep_of_heads_keeps_eight_digits(file):
     for setting, run in run_here(file):
         direct = recall.train_and_test(setting.config, setting.training)
         np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-7)
-        for one, other in zip(run.measured, direct.measured, strict=True):
-            assert one.pop("laws") == pytest.approx(other.pop("laws"), rel=1e-7)
-            assert one == pytest.approx(other, rel=1e-7)
+        for row, other in zip(run.measured, direct.measured, strict=True):
+            assert row.pop("laws") == pytest.approx(other.pop("laws"), rel=1e-7)
+            assert row == pytest.approx(other, rel=1e-7)
 
 
 def test_a_diverged_run_is_a_result(file):
@@ -170,16 +170,16 @@ def test_what_is_there_is_not_run_again_and_a_longer_sweep_adds_to_it(file, monk
 
 
 def test_one_sweep_at_a_time_writes_and_others_read(file):
-    found, seen = sweep.read(file), []
+    plan, seen = sweep.read(file), []
 
     class ModuleTracker(ThreadPoolExecutor):
         def submit(self, *arguments):
             seen.append(refusal(file))
-            seen.append(len(sweep.outcomes(found)))
+            seen.append(len(sweep.outcomes(plan)))
             return super().submit(*arguments)
 
     with ModuleTracker(1) as pool:
-        assert len(sweep.run(found, executor=pool)) == 8
+        assert len(sweep.run(plan, executor=pool)) == 8
     assert "another sweep is writing" in seen[0]
     assert all(0 <= number <= 8 for number in seen[1::2])
     assert len(run_here(file)) == 8
@@ -200,7 +200,7 @@ def with_losses(file, losses):
         if rate in losses and setting.key not in results.read(file.parent / "results.jsonl"):
             line = {**setting.identity(), "final_loss": losses[rate]}
             _files.append(file.parent / "results.jsonl", line)
-    return sorted({one.training.learning_rate for one in sweep.read(file).settings})
+    return sorted({planned.training.learning_rate for planned in sweep.read(file).settings})
 
 
 def test_a_best_rate_at_an_end_widens_the_sweep_until_it_is_inside(file):
@@ -235,8 +235,8 @@ class Failing(Executor):
 
 def test_when_a_run_fails_what_is_finished_is_kept_and_no_other_is_begun(file):
     reason = BrokenProcessPool("a process died")
-    told = rf"variant '\w+' failed: {type(reason).__name__}: .*goes on from there"
-    with pytest.raises(sweep.SweepError, match=told):
+    message = rf"variant '\w+' failed: {type(reason).__name__}: .*goes on from there"
+    with pytest.raises(sweep.SweepError, match=message):
         sweep.run(sweep.read(file), executor=Failing(reason))
     assert len(numbers(file)) == 1
     assert len(run_here(file)) == 8

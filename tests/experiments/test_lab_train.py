@@ -126,15 +126,15 @@ def test_other_lengths_are_read_at_the_same_bytes(law):
     laws = ("none", "root_log", "log") if law == "none" else (law,)
     assert run.readings.shape == (2, len(laws))
     text = torch.from_numpy(data.split(TEXT).validation.astype(np.int64))
-    for column, one in enumerate(laws):
-        other = Transformer(replace(config, law=one))
+    for column, rule in enumerate(laws):
+        other = Transformer(replace(config, law=rule))
         other.load_state_dict(model.state_dict())
         for row, n in enumerate((16, 64)):
             starts = range(32 - n // 2, 32 - n // 2 + 1952, n // 2)  # 1952 = 61 · 32
             windows = torch.stack([text[start : start + n + 1] for start in starts])
             with torch.no_grad():
-                said = other(windows[:, :-1])[:, n // 2 :].flatten(0, 1)
-            expected = cross_entropy(said, windows[:, 1 + n // 2 :].flatten()).item()
+                logits = other(windows[:, :-1])[:, n // 2 :].flatten(0, 1)
+            expected = cross_entropy(logits, windows[:, 1 + n // 2 :].flatten()).item()
             assert run.readings[row, column] == pytest.approx(expected, rel=1e-4)
 
 
@@ -215,7 +215,7 @@ def test_weights_and_their_gradients_tell_what_the_interception_finds():
         batch_loss(model, text).backward()
         for layer, block in enumerate(model.blocks):
             entry = block.attention.input
-            found = (entry.weight * entry.weight.grad)[:8].reshape(2, -1).sum(-1)
-            found = found + (entry.bias * entry.bias.grad)[:8].reshape(2, -1).sum(-1)
-            expected = found.detach().numpy()
+            product = (entry.weight * entry.weight.grad)[:8].reshape(2, -1).sum(-1)
+            product = product + (entry.bias * entry.bias.grad)[:8].reshape(2, -1).sum(-1)
+            expected = product.detach().numpy()
             np.testing.assert_allclose(row[1, layer], expected, rtol=1e-9, atol=1e-15)

@@ -25,7 +25,7 @@ def draw(*shape, seed=0):
     return torch.from_numpy(rng.standard_normal(shape))
 
 
-def by_hand(exhibit, q, k, v, attn_mask=None, is_causal=False, *, scale=None, **meant):
+def by_hand(exhibit, q, k, v, attn_mask=None, is_causal=False, *, scale=None, **properties):
     """Return the attention that is meant, one query at a time."""
     q, k, v = (x.numpy() for x in (q, k, v))
     mask = np.zeros((q.shape[2], k.shape[2]))
@@ -38,19 +38,19 @@ def by_hand(exhibit, q, k, v, attn_mask=None, is_causal=False, *, scale=None, **
         multiplier = exhibit.expected if scale is None else scale
         if callable(multiplier):
             multiplier = multiplier(len(mask[0]), exhibit.d, place)
-        total = math.exp(meant["sink"]) if "sink" in meant else 0.0
+        total = math.exp(properties["sink"]) if "sink" in properties else 0.0
         for j in range(k.shape[2]):
-            later = j > place and (is_causal or "window" in meant)
-            if later or j <= place - meant.get("window", math.inf) or mask[i, j] == -np.inf:
+            later = j > place and (is_causal or "window" in properties)
+            if later or j <= place - properties.get("window", math.inf) or mask[i, j] == -np.inf:
                 continue
             logit = multiplier * (q[b, h, i] @ k[b, head, j])
-            if meant.get("cosine"):
+            if properties.get("cosine"):
                 logit /= np.linalg.norm(q[b, h, i]) * np.linalg.norm(k[b, head, j])
-            if math.isfinite(meant.get("cap", math.inf)):
-                logit = meant["cap"] * math.tanh(logit / meant["cap"])
+            if math.isfinite(properties.get("cap", math.inf)):
+                logit = properties["cap"] * math.tanh(logit / properties["cap"])
             weight = math.exp(logit + mask[i, j])
             total += weight
-            output[b, h, i] += weight * meant.get("values", 1.0) * v[b, head, j]
+            output[b, h, i] += weight * properties.get("values", 1.0) * v[b, head, j]
         output[b, h, i] /= total
     return output
 
@@ -70,10 +70,10 @@ def test_what_is_mended_is_attention_by_hand(exhibit):
         hides[:, 0] = True
         masks += [(3, {"is_causal": True}), (20, {"attn_mask": hides})]
         masks += [(20, {"attn_mask": added.masked_fill(~hides, -torch.inf)})]
-    for queries, told in masks:
+    for queries, mask in masks:
         qkv = inputs(exhibit, queries)
-        expected = by_hand(exhibit, *qkv, **told, **exhibit.meant)
-        np.testing.assert_allclose(exhibit.mended(*qkv, **told), expected, rtol=1e-10, atol=1e-12)
+        expected = by_hand(exhibit, *qkv, **mask, **exhibit.meant)
+        np.testing.assert_allclose(exhibit.mended(*qkv, **mask), expected, rtol=1e-10, atol=1e-12)
 
 
 NUMBERS = {"scale", "mask", "values"}
@@ -125,11 +125,11 @@ def test_the_record_is_of_the_museum_of_today(recorded):
         assert type(today)(**kept) == today
     assert tuple(recorded.settings["ratios"]) == __main__.RATIOS
     assert list(exhibits(recorded)) == [exhibit.name for exhibit in EXHIBITS]
-    for name, said in exhibits(recorded).items():
-        label = {part: said[part] for part in ("link", "kind", "what", "quantity")}
+    for name, result in exhibits(recorded).items():
+        label = {part: result[part] for part in ("link", "kind", "what", "quantity")}
         assert label == NAMES[name].label
-        assert said["intended"] == f"{NAMES[name].right:.4g}"
-        assert said["audit"]["code"] == audits.CODE[said["kind"]]
+        assert result["intended"] == f"{NAMES[name].right:.4g}"
+        assert result["audit"]["code"] == audits.CODE[result["kind"]]
     planned = [at for at, _ in __main__.work(None)]
     assert planned == [entry.key for entry in recorded.entries]
 
@@ -162,7 +162,7 @@ def test_what_is_recorded_of_unseen_reports_is_of_the_list_and_the_first_trial_s
     ],
 )
 def test_a_report_that_was_missed_is_found_as_recorded_and_the_right_version_passes(name):
-    found, recorded = unseen.audit_report(name), load("museum.unseen").find(report=name)
-    assert {**found, "said": None} == {**recorded, "said": None}
-    assert found["found"]
-    assert not found["alarms"]
+    answer, recorded = unseen.audit_report(name), load("museum.unseen").find(report=name)
+    assert {**answer, "said": None} == {**recorded, "said": None}
+    assert answer["found"]
+    assert not answer["alarms"]

@@ -1,14 +1,12 @@
 """All predictions in one list: none is left out, and their parts are read off the runs."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 
-from experiments import judging, predicted, records, trained
+from experiments import judging, predicted, records
 from experiments.judging import HOLDS, number, surely, verdict
-from experiments.lab.comparison import interval
 
 NUMBERED = re.compile(r"^# (\d+)\. ", re.MULTILINE)
 OTHERS = {"alarms.py", "gpu/gain.toml", "gpu/length.toml"}
@@ -51,8 +49,8 @@ def test_a_part_holds_within_its_margin_or_on_its_side():
         part = judging.near(1, "x", np.array(values), 1.1, 0.05)
         assert (part.verdict, part.mean) == (expected, np.mean(values))
     ends = ("above 1", "below 1.2", "at least 1.2", "at most 1")
-    found = [judging.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
-    assert found == ["holds", "holds", "refuted", "refuted"]
+    verdicts = [judging.number(1, "x", np.array([1.0, 1.2]), end).verdict for end in ends]
+    assert verdicts == ["holds", "holds", "refuted", "refuted"]
     graded = [judging.graded(1, "x", value, 2.0, 1.0).verdict for value in (2.0, 1.0, 0.9)]
     assert graded == ["holds", "open", "refuted"]
     signs = (([1.0, 1.1], "holds"), ([-1.0, -1.1], "refuted"), ([-1.0, 2.0], "open"))
@@ -62,23 +60,3 @@ def test_a_part_holds_within_its_margin_or_on_its_side():
     others = [part._replace(verdict=word) for word in (judging.OPEN, judging.REFUTED)]
     worst = [verdict([part, *others[:count]]) for count in (0, 1, 2)]
     assert worst == ["holds", "open", "refuted"]  # that of its worst part
-
-
-def test_what_ssmax_saves_is_read_off_the_lines_of_its_runs():
-    """What SSMax saves at 16 n₀ where the needle stands once, and what its heads learn."""
-    path = records.RECORDED / "heads" / "trained_law.jsonl"
-    losses, learned = {}, []
-    for line in map(json.loads, path.read_text("utf-8").splitlines()):
-        task, law = line["task"], line["model"].get("law", "none")
-        if task.get("gap") != "fixed" or "shortest" in task:
-            continue
-        if law == "none" or line["model"].get("learned_scale"):
-            (far,) = (one for one in line["measured"] if one["n"] == 1024)
-            losses[law, task.get("seed", 0)] = far["answer_loss"]
-        if line["model"].get("learned_scale"):
-            learned.append(np.abs(np.array(line["learned"][0][0]) - 1).mean())
-    saved = interval([losses["none", seed] - losses["log", seed] for seed in range(5)])
-    parts = list(trained.recall())
-    for what, wanted in (("fixed, none − ssmax", saved), ("fixed, |s − 1|", interval(learned))):
-        (part,) = (part for part in parts if part.what == what)
-        assert [part.mean, part.half_width] == pytest.approx([float(x) for x in wanted])

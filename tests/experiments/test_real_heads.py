@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from attnlib.attention import rescale
 from attnlib.probing.measure import measure as measured
 from attnlib.probing.observer import Observer
 from attnlib.probing.tokens import TokenTracker
+from experiments.compatibility import tiny
 from experiments.real_heads import inputs, laws, parts, rows
 from experiments.real_heads.inputs import Model
 
@@ -18,17 +18,8 @@ LAYERS, HEADS, WORDS = 2, 4, 60
 
 
 def llama():
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=WORDS,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-    )
-    model = LlamaForCausalLM(config)
+    options = {"max_position_embeddings": 256, "initializer_range": 0.02, "pad_token_id": None}
+    model = tiny("Llama", "sdpa", head=True, **options)
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(3.0)  # so that heads differ
@@ -38,7 +29,7 @@ def llama():
 @pytest.fixture
 def small(monkeypatch):
     """A tiny decoder in the place of SmolLM2, tiny texts, and few of them."""
-    model = Model("SmolLM2", llama(), lambda text: [ord(one) % WORDS for one in text])
+    model = Model("SmolLM2", llama(), lambda text: [ord(character) % WORDS for character in text])
     monkeypatch.setattr(parts, "MODELS", {"SmolLM2": lambda: model})
     whole = "".join(map(chr, np.random.default_rng(0).integers(32, 120, 3000)))
     monkeypatch.setattr(inputs, "text", lambda source, i, shift=0: whole[17 * i + shift % 7 :])
@@ -55,7 +46,7 @@ def test_rows_are_those_of_the_probe():
         needle = rows.needle_table(logits, places - 1)
         return {"rows": rows.row_table(logits, *rest), "needle": needle}
 
-    found = rows.measure(model, ids, places, see)
+    table = rows.measure(model, ids, places, see)
     theirs = []
 
     def note(layer, number, call, output):
@@ -66,8 +57,8 @@ def test_rows_are_those_of_the_probe():
         model(torch.tensor([ids]))
 
     def column(name):
-        of_layers = (getattr(one.rows, name, None) for one in theirs)
-        of_targets = (getattr(one.targets, name, None) for one in theirs)
+        of_layers = (getattr(measures.rows, name, None) for measures in theirs)
+        of_targets = (getattr(measures.targets, name, None) for measures in theirs)
         kept = [x for x in (*of_layers, *of_targets) if x is not None]
         return np.concatenate([x[0, :, 4:] for x in kept]).ravel()
 
@@ -78,8 +69,8 @@ def test_rows_are_those_of_the_probe():
         "first": "first_weight",
     }
     for mine, name in names.items():
-        np.testing.assert_allclose(found["rows"][mine].ravel(), column(name), rtol=1e-4, atol=1e-6)
-    alpha, weight = np.sqrt(found["rows"]["variance"]), found["needle"]["weight"]
+        np.testing.assert_allclose(table["rows"][mine].ravel(), column(name), rtol=1e-4, atol=1e-6)
+    alpha, weight = np.sqrt(table["rows"]["variance"]), table["needle"]["weight"]
     np.testing.assert_allclose(alpha.ravel(), np.sqrt(column("variance")), rtol=1e-4)
     np.testing.assert_allclose(weight.ravel(), column("target_weight"), rtol=1e-3, atol=1e-5)
 
@@ -104,16 +95,16 @@ def test_a_needle_by_hand():
 
 
 def test_needles_of_a_text():
-    found = rows.find_needles([5, 6, 5, 7, 5], np.arange(5))
-    assert found["previous"].tolist() == [-1, 0, 1, 2, 3]
-    assert found["same"].tolist() == [-1, -1, 0, -1, 2]
-    assert found["induction"].tolist() == [-1, -1, 1, -1, 3]
+    needles = rows.find_needles([5, 6, 5, 7, 5], np.arange(5))
+    assert needles["previous"].tolist() == [-1, 0, 1, 2, 3]
+    assert needles["same"].tolist() == [-1, -1, 0, -1, 2]
+    assert needles["induction"].tolist() == [-1, -1, 1, -1, 3]
     again = rows.repeated_needle([1, 2, 3, 1, 2, 3], np.arange(6))
     assert again.tolist() == [-1, -1, -1, 1, 2, 3]
 
 
 def test_slopes_are_derivatives(small):
-    found = parts._slopes(0)
+    slopes = parts._slopes(0)
     ids = parts.window(small, 0, 2 * parts.SHORT + 1, parts.SHIFT)
     for head in (0, LAYERS * HEADS - 1):
         late = []
@@ -122,14 +113,14 @@ def test_slopes_are_derivatives(small):
             factor[head % HEADS] = times
             with torch.no_grad(), rescale(factor=factor, layers=[head // HEADS]):
                 late.append(float(parts.losses_of(small, ids)[parts.SHORT // 2 :].mean()))
-        assert found["late"][head] == pytest.approx((late[1] - late[0]) / 0.04, rel=0.02, abs=1e-4)
+        assert slopes["late"][head] == pytest.approx((late[1] - late[0]) / 0.04, rel=0.02, abs=1e-4)
 
 
 def test_the_tail_of_a_row_by_hand():
     logits = torch.tensor([[[0.0, 3.0, -1.0, 2.5, 2.0, -math.inf]]], dtype=torch.float64)
-    found = {name: one.item() for name, one in laws.tails(logits).items()}
+    tail = {name: number.item() for name, number in laws.tails(logits).items()}
     gaps = np.array([0.0, 0.5, 1.0, 3.0, 4.0])
-    assert (found["n"], found["range"]) == (5, 4.0)
-    assert found["largest"] == pytest.approx(1.0 / np.exp(-gaps).sum())
-    assert found["tail"] == pytest.approx(math.log(2.0) / 0.5)  # above log 3, log 4/3, log 5/4
-    assert np.exp(-found["half"] * gaps).sum() == pytest.approx(2.0, rel=1e-5)
+    assert (tail["n"], tail["range"]) == (5, 4.0)
+    assert tail["largest"] == pytest.approx(1.0 / np.exp(-gaps).sum())
+    assert tail["tail"] == pytest.approx(math.log(2.0) / 0.5)  # above log 3, log 4/3, log 5/4
+    assert np.exp(-tail["half"] * gaps).sum() == pytest.approx(2.0, rel=1e-5)

@@ -105,6 +105,37 @@ class XCA(nn.Module):
         return x + z.transpose(1, 2).flatten(2)
 
 
+class Core(nn.Module):
+    def forward(self, q, k, v):
+        return functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+class Packed(nn.Module):
+    """Attention whose projections have any name and order, and whose core is a part of it."""
+
+    def __init__(self, order, name="wqkv", keys=2):
+        super().__init__()
+        torch.manual_seed(0)
+        self.order, self.name, self.keys, self.core = order, name, keys, Core()
+        if order == "apart":
+            self.to_q, self.to_kv = nn.Linear(32, 32), nn.Linear(32, 16 * keys)
+        else:
+            setattr(self, name, nn.Linear(32, 8 * (4 + 2 * keys)))
+
+    def forward(self, x):
+        if self.order == "apart":
+            q, (k, v) = self.to_q(x).unflatten(-1, (4, 8)), self.to_kv(x).chunk(2, -1)
+            k, v = k.unflatten(-1, (-1, 8)), v.unflatten(-1, (-1, 8))
+        elif self.order == "queries first":
+            heads = getattr(self, self.name)(x).unflatten(-1, (-1, 8))
+            q, k, v = heads.split((4, self.keys, self.keys), -2)
+        else:
+            by_key = getattr(self, self.name)(x).unflatten(-1, (self.keys, -1, 8))
+            q, k, v = by_key[..., :-2, :].flatten(-3, -2), by_key[..., -2, :], by_key[..., -1, :]
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        return x + self.core(q, k, v).transpose(1, 2).flatten(2)
+
+
 class Performer(nn.Module):
     """Attention without a softmax."""
 

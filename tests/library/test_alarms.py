@@ -25,7 +25,7 @@ WELL = {
 }
 
 
-def told(columns, count=alarms.WATCHED):
+def alarms_of(columns, count=alarms.WATCHED):
     """Return the alarms of a head that is well but for these columns: the numbers of each step."""
     lines = [dict(WELL) for _ in range(count)]
     for name, numbers in columns.items():
@@ -56,7 +56,7 @@ FADING = {"alpha_to_critical": 0.49, "largest_weight": (0.055, 0.03, 0.02)}
     ],
 )
 def test_what_is_an_alarm(name, columns):
-    assert [found for found, _ in told(columns)] == [name]
+    assert [kind for kind, _ in alarms_of(columns)] == [name]
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_what_is_an_alarm(name, columns):
     ],
 )
 def test_what_is_none(columns):
-    assert told(columns) == []
+    assert alarms_of(columns) == []
 
 
 @pytest.mark.parametrize("column", ["alpha", "largest_logit"])
 def test_what_is_not_finite_is_told_at_once_and_the_rest_after_three_steps(column):
     for number in (math.nan, math.inf):
-        assert [name for name, _ in told({column: number}, 1)] == ["not finite"]
-    assert told({"alpha_to_critical": (1.5, 2.5), "largest_logit": (20.0, 40.0)}, 2) == []
+        assert [name for name, _ in alarms_of({column: number}, 1)] == ["not finite"]
+    assert alarms_of({"alpha_to_critical": (1.5, 2.5), "largest_logit": (20.0, 40.0)}, 2) == []
 
 
 # --- the monitor tells them ----------------------------------------------------------------------

@@ -35,23 +35,23 @@ def test_normal_optimum_is_exact_to_1e_14(n):
     [(3, 3), (3, 10**12), (5, 10**6), (128, 20000), (10**6, 3), (10**6, 10**12)],
 )
 def test_cosine_optimum_is_within_1e_10(d, n):
-    found = annealed.best_alpha(Cosine(d), n)
+    best = annealed.best_alpha(Cosine(d), n)
     with mp.workdps(30):
         exact = mp.exp(
             mp.findroot(
                 lambda u: stationarity(lambda a: exact_log_mgf(d, a), mp.exp(u), n),
-                mp.log(float(found)),
+                mp.log(float(best)),
             )
         )
-        assert mp.fabs(found / exact - 1) < 1e-10
+        assert mp.fabs(best / exact - 1) < 1e-10
 
 
 @pytest.mark.parametrize("d", [1, 64, 10**6])
 @pytest.mark.parametrize("n", [2, 512, 1e12])
 def test_dot_product_optimum_solves_its_equation(d, n):
-    found = annealed.best_alpha(DotProduct(d), n)
+    best = annealed.best_alpha(DotProduct(d), n)
     with mp.workdps(40):
-        x = 2 * mp.mpf(float(found)) ** 2 / d
+        x = 2 * mp.mpf(float(best)) ** 2 / d
         value = -mp.mpf(d) / 2 * mp.log(1 - x) + mp.log(1 + d * x / (1 - x)) - mp.log(n)
         slope = d * x / (1 - x) + 2 * d * x / ((1 - x) * (1 - x + d * x))
         assert mp.fabs(value / slope) < 1e-12  # the relative error of α, to first order

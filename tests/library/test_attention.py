@@ -4,6 +4,7 @@
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,14 +18,14 @@ from attnlib import exact
 from attnlib.attention import attend
 from attnlib.policies import POLICIES
 from attnlib.scores import Cosine, DotProduct
+from tests.library import test_probing
 from tests.library.test_bad_input import assert_refused
+from tests.library.test_probing import some_keys
 
 LENGTH, KEYS, D = 6, 8, 16
 
 
-def draw(*shape, dtype=torch.float64, seed=0):
-    rng = np.random.default_rng([seed, *shape])
-    return torch.from_numpy(rng.standard_normal(shape)).to(dtype)
+draw = partial(test_probing.draw, dtype=torch.float64)
 
 
 def qkv(dtype=torch.float64, queries=LENGTH, keys=KEYS, heads=4, key_heads=4):
@@ -35,18 +36,8 @@ def qkv(dtype=torch.float64, queries=LENGTH, keys=KEYS, heads=4, key_heads=4):
     )
 
 
-def some_keys(*shape, seed=0):
-    """Return a mask that hides keys at random, and all of them from one query."""
-    mask = torch.from_numpy(np.random.default_rng(seed).random(shape) < 0.6)
-    mask[..., 2, :] = False
-    return mask
-
-
 MASK = some_keys(LENGTH, KEYS)
-BATCH_MASK = some_keys(2, 1, LENGTH, KEYS, seed=1)
-
-
-BY_QUERY = torch.linspace(0.5, 3.0, LENGTH)
+BATCH_MASK = some_keys(2, 1, LENGTH, KEYS)
 
 
 def assert_close(result, expected, tolerance=1e-12):
@@ -61,7 +52,7 @@ VISIBLE = [
 
 
 @pytest.mark.parametrize(
-    ("told", "alpha"),
+    ("options", "alpha"),
     [
         ({}, lambda n: np.ones(n.shape)),
         ({"alpha": 0}, lambda n: np.zeros(n.shape)),
@@ -72,13 +63,13 @@ VISIBLE = [
         ),
     ],
 )
-def test_the_exact_post_scale_is_that_of_each_row(told, alpha):
-    law = Cosine(D) if "normalize_qk" in told else DotProduct(D)
+def test_the_exact_post_scale_is_that_of_each_row(options, alpha):
+    law = Cosine(D) if "normalize_qk" in options else DotProduct(D)
     for keys, seen in VISIBLE:
         n = np.maximum(seen.double().sum(-1).numpy(), 1.0)
         factor = torch.from_numpy(exact.post_scale(law, alpha(n), n))[..., None]
-        expected = factor * attend(*qkv(), **told, **keys)
-        result = attend(*qkv(), post_scale="exact", **told, **keys)
+        expected = factor * attend(*qkv(), **options, **keys)
+        result = attend(*qkv(), post_scale="exact", **options, **keys)
         torch.testing.assert_close(result, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -93,8 +84,8 @@ def test_at_the_usual_scale_it_is_pytorch_bit_by_bit(dtype):
     q, k, v = (draw(2, 4, 9, d, dtype=dtype, seed=seed) for seed in range(3))
     for keys in ({}, {"is_causal": True}, {"attn_mask": some_keys(9, 9)}):
         expected = scaled_dot_product_attention(q, k, v, **keys)
-        for told in ({}, {"policy": "transformer"}, {"alpha": 1, "post_scale": 1.0}):
-            assert torch.equal(attend(q, k, v, **told, **keys), expected)
+        for options in ({}, {"policy": "transformer"}, {"alpha": 1, "post_scale": 1.0}):
+            assert torch.equal(attend(q, k, v, **options, **keys), expected)
         shared = {**keys, "enable_gqa": True}
         expected = scaled_dot_product_attention(q, k[:, :2], v[:, :2], **shared)
         assert torch.equal(attend(q, k[:, :2], v[:, :2], **shared), expected)
@@ -116,17 +107,17 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "options",
     [
         {"policy": "ssmax", "post_scale": "exact"},
         {"scale": torch.linspace(0.5, 3.0, 1024), "normalize_qk": True, "is_causal": True},
     ],
 )
-def test_no_matrix_of_scores_is_kept(told):
+def test_no_matrix_of_scores_is_kept(options):
     n, d = 1024, 8
     inputs = [draw(1, 1, n, d, dtype=torch.bfloat16).requires_grad_() for _ in range(3)]
     with Largest() as largest:
-        attend(*inputs, **told).sum().backward()
+        attend(*inputs, **options).sum().backward()
     assert largest.numbers == n * d
 
 
@@ -154,10 +145,10 @@ def test_gradients(alpha, post_scale, keys, normalize_qk):
 
     def function(q, k, v, by_query, by_head):
         word = "scale" if normalize_qk else "alpha"
-        told = {word: by_query if alpha == "learned" else alpha}
-        told = {"policy": name} if alpha == "policy" else told
+        options = {word: by_query if alpha == "learned" else alpha}
+        options = {"policy": name} if alpha == "policy" else options
         c = by_head if post_scale == "learned" else "exact"
-        return attend(q, k, v, post_scale=c, normalize_qk=normalize_qk, **told, **keys)
+        return attend(q, k, v, post_scale=c, normalize_qk=normalize_qk, **options, **keys)
 
     learned = [alpha == "learned", post_scale == "learned"]
     inputs = [x.requires_grad_() for x in tensors]
@@ -244,6 +235,6 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shown", "told"), REFUSED)
-def test_what_has_no_meaning_is_refused(name, shown, told):
-    assert_refused(name, shown, attend, **{"q": Q, "k": K, "v": V, **told})
+@pytest.mark.parametrize(("name", "shown", "options"), REFUSED)
+def test_what_has_no_meaning_is_refused(name, shown, options):
+    assert_refused(name, shown, attend, **{"q": Q, "k": K, "v": V, **options})

@@ -166,7 +166,7 @@ def merged(block, power, times=1.0, head=slice(None)):
 )
 def test_parts_of_a_long_row_have_one_scale_and_are_merged_by_their_sums(attention, code):
     report = audit(attention, d=64, expected="transformer")
-    assert [one.code for one in report.findings] == [code] * (code is not None), report
+    assert [finding.code for finding in report.findings] == [code] * (code is not None), report
 
 
 @pytest.mark.parametrize("seen", [300, 299])
@@ -180,10 +180,10 @@ def test_a_window_beyond_the_length_is_asked_by_one_query_or_named_as_not_asked(
         assert q.shape == k.shape
         return attention(q, k, v)
 
-    told = {"d": 64, "expected": 0.125, "causal": True, "window": 300, "length": 128}
-    findings = audit(attention, **told).findings
-    assert [one.found for one in findings] == ["299 keys"] * (seen == 299)
-    assert "the window of 300, at most 128 keys were asked" in str(audit(of_many, **told))
+    declared = {"d": 64, "expected": 0.125, "causal": True, "window": 300, "length": 128}
+    findings = audit(attention, **declared).findings
+    assert [finding.found for finding in findings] == ["299 keys"] * (seen == 299)
+    assert "the window of 300, at most 128 keys were asked" in str(audit(of_many, **declared))
 
 
 def of_pattern(pattern, times=1.0):
@@ -209,21 +209,23 @@ def every_fourth(n):
 
 @pytest.mark.parametrize("pattern", [prefix, blocks_of(5), blocks_of(100), every_fourth])
 def test_a_pattern_passes_where_it_is_declared_and_the_scale_is_asked_in_it(pattern):
-    told = {"d": 64, "expected": 0.125, "length": 256, "pattern": pattern}
-    report = audit(of_pattern(pattern), **told)
+    declared = {"d": 64, "expected": 0.125, "length": 256, "pattern": pattern}
+    report = audit(of_pattern(pattern), **declared)
     assert report.passed, report
-    assert [one.code for one in audit(of_pattern(pattern, 1.1), **told).findings] == ["scale"]
+    assert [finding.code for finding in audit(of_pattern(pattern, 1.1), **declared).findings] == [
+        "scale"
+    ]
 
 
 def test_another_pattern_is_found_and_one_that_is_not_declared_is_named():
-    told = {"d": 64, "expected": 0.125, "length": 256}
-    of_many, of_one = audit(of_pattern(blocks_of(100)), **told, pattern=blocks_of(128)).findings
+    declared = {"d": 64, "expected": 0.125, "length": 256}
+    of_many, of_one = audit(of_pattern(blocks_of(100)), **declared, pattern=blocks_of(128)).findings
     assert (of_many.code, of_many.expected, of_many.found) == ("hidden", "128 keys", "100 keys")
     assert (of_one.code, of_one.expected, of_one.found) == ("cache", "127 keys", "55 keys")
-    (finding,) = audit(of_pattern(prefix), **told, causal=True).findings
+    (finding,) = audit(of_pattern(prefix), **declared, causal=True).findings
     assert finding.found == "a prefix of 8 and the keys up to its own"
     with pytest.raises(ValueError, match=r"pattern\(16\) must be booleans of shape \(16, 16\)"):
-        audit(kernel, **told, pattern=lambda n: np.ones(n))
+        audit(kernel, **declared, pattern=lambda n: np.ones(n))
 
 
 def page_read_twice(q, k, v):
@@ -268,7 +270,7 @@ HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
 
 
 @pytest.mark.parametrize(
-    ("attention", "code", "found"),
+    ("attention", "code", "measured"),
     [
         (after_the_softmax, "softmax", f"one over hidden keys too: {HIDDEN:.4g} of"),
         (is_causal_after, "softmax", f"one over hidden keys too: {HIDDEN:.4g} of"),
@@ -307,11 +309,11 @@ HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
         (inverted, "mask", "-1 ± "),
     ],
 )
-def test_a_cause_is_named(attention, code, found):
+def test_a_cause_is_named(attention, code, measured):
     report = audit(attention, d=64, expected="transformer", length=64)
-    assert code in {one.code for one in report.findings}, report
-    assert found in next(one.found for one in report.findings if one.code == code), report
-    assert "scale" not in {one.code for one in report.findings}, report
+    by_code = {finding.code: finding.found for finding in reversed(report.findings)}
+    assert measured in by_code[code], report
+    assert "scale" not in by_code, report
 
 
 def added(q, k, v, attn_bias=None):
@@ -339,7 +341,7 @@ def per_d(q, k, v):
 
 
 @pytest.mark.parametrize(
-    ("attention", "meant"),
+    ("attention", "declared"),
     [
         (added, {}),
         (of_zeros_and_ones, {}),
@@ -353,12 +355,12 @@ def per_d(q, k, v):
         (nan_rows, {"nan_rows": True}),
     ],
 )
-def test_what_is_right_and_declared_passes(attention, meant):
-    told = {"expected": 0.125} | meant
-    report = audit(attention, d=64, length=64, **told)
+def test_what_is_right_and_declared_passes(attention, declared):
+    options = {"expected": 0.125} | declared
+    report = audit(attention, d=64, length=64, **options)
     assert report.passed, report
     _, low, high = report.scale.interval
-    assert low - 1e-6 <= told["expected"] <= high + 1e-6
+    assert low - 1e-6 <= options["expected"] <= high + 1e-6
 
 
 def in_whole_blocks(q, k, v):
@@ -393,7 +395,7 @@ def first_aligned(q, k, v):
 
 
 @pytest.mark.parametrize(
-    ("attention", "meant", "code"),
+    ("attention", "declared", "code"),
     [
         (other_scale_if_causal, {}, "scale"),
         (other_scale_if_masked, {}, "scale"),
@@ -412,15 +414,17 @@ def first_aligned(q, k, v):
         (normed(lambda x: functional.layer_norm(x, (64,))), {"expected": 8.0}, "norm"),
     ],
 )
-def test_what_is_declared_and_otherwise_is_a_finding(attention, meant, code):
-    report = audit(attention, d=64, length=64, **{"expected": "transformer"} | meant)
-    assert code in {one.code for one in report.findings}, report
+def test_what_is_declared_and_otherwise_is_a_finding(attention, declared, code):
+    report = audit(attention, d=64, length=64, **{"expected": "transformer"} | declared)
+    assert code in {finding.code for finding in report.findings}, report
 
 
 # --- sinks and caps ------------------------------------------------------------------------------
 
 
 def sunk(*sinks, cap=None, factor=1.0):
+    """Return attention with keys that have no value, of these logits, one a head."""
+
     def attention(q, k, v):
         logits = scored(q, k)
         logits = logits if cap is None else cap * (logits / cap).tanh()
@@ -433,13 +437,13 @@ def sunk(*sinks, cap=None, factor=1.0):
 @pytest.mark.parametrize("cap", [None, 50.0])
 @pytest.mark.parametrize("sinks", [(10.0,), (-2.0,), (1.5, 0.3), (25.0, -1.0)])
 def test_a_sink_that_was_meant_passes_and_another_is_found_with_both_numbers(sinks, cap):
-    meant = {"d": 64, "expected": 0.125, "length": 64, "cap": math.inf if cap is None else cap}
-    report = audit(sunk(*sinks, cap=cap), sink=sinks, **meant)
+    declared = {"d": 64, "expected": 0.125, "length": 64, "cap": math.inf if cap is None else cap}
+    report = audit(sunk(*sinks, cap=cap), sink=sinks, **declared)
     assert report.passed, report
     other = tuple(sink + 0.5 for sink in sinks)
-    (finding,) = audit(sunk(*other, cap=cap), sink=sinks, **meant).findings
+    (finding,) = audit(sunk(*other, cap=cap), sink=sinks, **declared).findings
     assert finding.code == "sink"
-    assert finding.expected == f"a logit of {', '.join(f'{one:g}' for one in sinks)}"
+    assert finding.expected == f"a logit of {', '.join(f'{logit:g}' for logit in sinks)}"
     assert f"{other[0]:g}" in finding.found
 
 
@@ -451,9 +455,9 @@ def test_a_sink_of_each_part_of_many_keys_is_found():
         parts = max(1, k.shape[2] // 256)
         return sunk(1.5 + math.log(parts))(q, k, v)
 
-    meant = {"d": 64, "expected": 0.125, "sink": 1.5}
-    assert audit(attention, length=128, **meant).passed
-    (finding,) = audit(attention, length=512, **meant).findings
+    declared = {"d": 64, "expected": 0.125, "sink": 1.5}
+    assert audit(attention, length=128, **declared).passed
+    (finding,) = audit(attention, length=512, **declared).findings
     assert (finding.code, finding.found) == ("sink", "2 times")
 
 
@@ -471,9 +475,9 @@ def test_a_function_may_mean_a_cosine():
         q, k = (torch.nn.functional.normalize(t, dim=-1) for t in (q, k))
         return (10.0 * q @ k.mT).softmax(-1) @ v
 
-    told = {"d": 64, "expected": lambda n, d, position: 10.0, "length": 64}
-    assert audit(attention, cosine=True, **told).passed
-    assert [one.code for one in audit(attention, **told).findings] == ["cosine"]
+    declared = {"d": 64, "expected": lambda n, d, position: 10.0, "length": 64}
+    assert audit(attention, cosine=True, **declared).passed
+    assert [finding.code for finding in audit(attention, **declared).findings] == ["cosine"]
     with pytest.raises(ValueError, match="sink must be a number or 2, one a head, got 3"):
         audit(attention, d=64, sink=[1.0, 2.0, 3.0])
     with pytest.raises(TypeError, match="must be a number, not its text"):

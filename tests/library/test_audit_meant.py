@@ -11,21 +11,9 @@ from attnlib import cli
 from attnlib.auditing import audit, models
 from experiments.census import meant
 from experiments.compatibility import tiny
+from experiments.compatibility.models import SMALL
 
 IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
-WIDTHS = {
-    "vocab_size": 60,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
 OF_THIS_YEAR = {
     "Gemma4Text": {"hidden_size_per_layer_input": 0, "sliding_window": 4, "global_head_dim": 16},
     "Gemma3nText": {
@@ -60,7 +48,7 @@ def made(family, **settings):
     import transformers
 
     torch.manual_seed(0)
-    settings = {**WIDTHS, **OF_THIS_YEAR.get(family, {}), **settings}
+    settings = {**SMALL, **OF_THIS_YEAR.get(family, {}), **settings}
     config = getattr(transformers, f"{family}Config")(**settings)
     kind = getattr(transformers, f"{family}Model")
     return kind._from_config(config, attn_implementation="eager").eval()
@@ -75,12 +63,12 @@ def test_a_scale_that_is_not_one_over_root_d_is_known_and_its_fault_found(family
     model = made(family)
     report = audit(model, IDS, length=64)
     assert report.passed, report
-    part = next(one for one in model.modules() if hasattr(one, "scaling"))
+    part = next(module for module in model.modules() if hasattr(module, "scaling"))
     right, d = part.scaling, part.head_dim
     part.scaling = d**-0.5 if right != d**-0.5 else 1.0
     findings = audit(model, IDS, length=64).findings
-    assert {one.code for one in findings} == {"scale"}
-    assert {one.where for one in findings} == {"layers.0.self_attn"}
+    assert {finding.code for finding in findings} == {"scale"}
+    assert {finding.where for finding in findings} == {"layers.0.self_attn"}
     assert float(findings[0].expected.split()[0]) == pytest.approx(right, rel=1e-3)
 
 
@@ -109,7 +97,7 @@ def test_a_folder_of_a_model_without_fused_attention_or_decoder_is_audited(famil
     import transformers
 
     if family == "T5Encoder":
-        config = transformers.T5Config(**WIDTHS, d_kv=8, d_ff=48)
+        config = transformers.T5Config(**SMALL, d_kv=8, d_ff=48)
         transformers.T5EncoderModel(config).save_pretrained(tmp_path)
     else:
         made(family).save_pretrained(tmp_path)
@@ -122,7 +110,7 @@ def test_yarns_factor_is_meant_where_a_layer_rotates():
     assert audit(model, IDS, length=64).passed
     model.rotary_emb.attention_scaling = 1.0
     (finding, *same) = audit(model, IDS, length=64).findings
-    assert {one.where for one in (finding, *same)} == {"layers.0.self_attn"}
+    assert {entry.where for entry in (finding, *same)} == {"layers.0.self_attn"}
     assert finding.evidence.startswith("0.6853 times what was meant")  # 1/(.1 log 8 + 1)²
 
 
@@ -185,10 +173,10 @@ def test_a_passing_report_of_a_model_has_three_lines():
     assert unasked == "not asked: a scale in the weights of projections"
     assert scale == "scale: 0.3536 ± 0.0001 times q·k, the same for every n, in 2 calls"
     assert max(map(len, lines)) < 100
-    told = str(audit(tiny("Llama"), IDS, length=64, verbose=True)).splitlines()
-    assert told[1].endswith("in layers.0.self_attn, layers.1.self_attn")
-    assert told[2].startswith("a scale in the weights of projections: unknown")
-    assert told[3].startswith("eager beside sdpa: ")
+    verbose = str(audit(tiny("Llama"), IDS, length=64, verbose=True)).splitlines()
+    assert verbose[1].endswith("in layers.0.self_attn, layers.1.self_attn")
+    assert verbose[2].startswith("a scale in the weights of projections: unknown")
+    assert verbose[3].startswith("eager beside sdpa: ")
 
 
 @pytest.mark.parametrize("option", ["scale_attn_by_inverse_layer_idx", "scale_attn_weights"])

@@ -32,13 +32,13 @@ AXES = {"tensor": (-3, -2, -1), "head": (-2, -1), "token": (-1,)}
 @pytest.mark.parametrize("dtype", [E4M3, E5M2, torch.int8], ids=str)
 @pytest.mark.parametrize("axes", AXES.values(), ids=AXES)
 def test_a_cache_of_8_bits_passes_and_a_wrong_scale_is_found(dtype, axes):
-    told = {"d": 128, "expected": 128**-0.5, "length": 64, "kv_dtype": dtype}
-    report = audit(cached(dtype, axes), **told)
+    declared = {"d": 128, "expected": 128**-0.5, "length": 64, "kv_dtype": dtype}
+    report = audit(cached(dtype, axes), **declared)
     assert report.passed, report
     value, low, high = report.scale.interval
     assert high - low < 0.025 * value
-    wrong = audit(cached(dtype, axes, 1.1), **told)
-    assert [one.code for one in wrong.findings] == ["scale"]
+    wrong = audit(cached(dtype, axes, 1.1), **declared)
+    assert [finding.code for finding in wrong.findings] == ["scale"]
 
 
 @pytest.mark.parametrize("dtype", [E4M3, E5M2], ids=str)
@@ -50,18 +50,18 @@ def test_tensors_of_float8_are_taken(dtype):
     report = audit(attention, d=64, expected=0.125, length=64, dtype=dtype)
     assert report.passed, report
     assert report.scale.interval.value == pytest.approx(0.125, rel=1e-3)
-    found = audit(attention, d=64, expected=1.0, length=64, dtype=dtype).findings
-    assert [one.code for one in found] == ["scale"]
+    findings = audit(attention, d=64, expected=1.0, length=64, dtype=dtype).findings
+    assert [finding.code for finding in findings] == ["scale"]
 
 
 def test_scales_of_keys_that_are_ignored_or_applied_twice_are_found():
     def attention(power):
         return lambda q, k, v: kernel(q, 0.25**power * (k / 0.25).to(E4M3).float(), v)
 
-    told = {"d": 64, "expected": 0.125, "length": 64, "kv_dtype": E4M3}
-    assert audit(attention(1), **told).passed
+    declared = {"d": 64, "expected": 0.125, "length": 64, "kv_dtype": E4M3}
+    assert audit(attention(1), **declared).passed
     for power, times in ((0, 4.0), (2, 0.25)):
-        (finding,) = audit(attention(power), **told).findings
+        (finding,) = audit(attention(power), **declared).findings
         assert finding.code == "scale"
         assert finding.evidence.startswith(f"{times:g} times what was meant")
 
@@ -73,9 +73,9 @@ def test_attention_in_bfloat16_between_float32_is_named():
 
     (finding,) = audit(attention, d=64, expected=0.125, length=64).findings
     assert (finding.code, "bfloat16" in finding.found) == ("precision", True)
-    told = {"d": 64, "expected": 0.125, "length": 64, "kv_dtype": torch.bfloat16}
-    assert audit(attention, **told).passed
-    (finding,) = audit(lambda q, k, v: attention(q, k, v, 1.1), **told).findings
+    declared = {"d": 64, "expected": 0.125, "length": 64, "kv_dtype": torch.bfloat16}
+    assert audit(attention, **declared).passed
+    (finding,) = audit(lambda q, k, v: attention(q, k, v, 1.1), **declared).findings
     assert finding.code == "scale"
 
 
@@ -93,8 +93,8 @@ def summed_in_float16(q, k, v):
     scores = q @ k.mT * q.shape[-1] ** -0.5
     powers = (scores - scores.amax(-1, keepdim=True)).exp()
     total = torch.zeros_like(powers[..., 0], dtype=torch.float16)
-    for one in powers.half().unbind(-1):
-        total = total + one
+    for power in powers.half().unbind(-1):
+        total = total + power
     return powers @ v / total[..., None].float()
 
 
@@ -102,7 +102,7 @@ INT8 = {"kv_dtype": torch.int8}
 
 
 @pytest.mark.parametrize(
-    ("attention", "told", "code", "found"),
+    ("attention", "declared", "code", "measured"),
     [
         (lambda q, k, v: kernel(q, on_a_grid(k, 7), v), INT8, "precision", "about 3.6"),
         (lambda q, k, v: kernel(q, k, on_a_grid(v, 7)), INT8, "precision", "about 3"),
@@ -118,10 +118,10 @@ INT8 = {"kv_dtype": torch.int8}
     ],
     ids=["k int4", "v int4", "k's scales", "weights", "sum", "v by k's scale"],
 )
-def test_types_with_too_few_digits_or_a_scale_left_out_are_named(attention, told, code, found):
-    (finding,) = audit(attention, d=64, expected=0.125, **{"length": 64, **told}).findings
+def test_too_few_digits_or_a_scale_left_out_is_named(attention, declared, code, measured):
+    (finding,) = audit(attention, d=64, expected=0.125, **{"length": 64, **declared}).findings
     assert finding.code == code
-    assert finding.found.startswith(found)
+    assert finding.found.startswith(measured)
 
 
 def test_a_product_above_65504_is_a_finding_unless_float16_is_declared():
@@ -129,12 +129,12 @@ def test_a_product_above_65504_is_a_finding_unless_float16_is_declared():
         scores = q.half() @ k.half().mT / 8.0
         return (scores.softmax(-1) @ v.half()).to(q.dtype)
 
-    told = {"d": 64, "expected": 0.125, "length": 64}
-    report = audit(attention, **told, dtype=torch.float16)
+    declared = {"d": 64, "expected": 0.125, "length": 64}
+    report = audit(attention, **declared, dtype=torch.float16)
     assert report.passed, report
     assert report.facts["q·k of 1e5"].startswith("q·k above 65504 overflows")
-    findings = audit(attention, **told).findings
-    assert ("precision", "NaN or infinity") in {(one.code, one.found) for one in findings}
+    findings = audit(attention, **declared).findings
+    assert ("precision", "NaN or infinity") in [(f.code, f.found) for f in findings]
 
 
 def zero_point(x, left_out, levels=255.0):
@@ -150,19 +150,19 @@ def test_groups_of_int4_pass_and_coarser_ones_do_not(levels, times, codes):
     def store(x):
         return zero_point(x.unflatten(-1, (-1, 32)), False, levels).flatten(-2)
 
-    told = {"d": 128, "expected": 128**-0.5, "length": 64, "kv_dtype": torch.int4}
-    findings = audit(lambda q, k, v: kernel(times * q, store(k), store(v)), **told).findings
-    assert [one.code for one in findings[:1]] == codes
+    declared = {"d": 128, "expected": 128**-0.5, "length": 64, "kv_dtype": torch.int4}
+    findings = audit(lambda q, k, v: kernel(times * q, store(k), store(v)), **declared).findings
+    assert [finding.code for finding in findings[:1]] == codes
 
 
 def test_a_zero_point_that_is_left_out_is_named():
-    told = {"d": 128, "expected": 128**-0.5, "length": 64, **INT8}
+    declared = {"d": 128, "expected": 128**-0.5, "length": 64, **INT8}
     right, wrong = (
-        audit(lambda q, k, v, out=out: kernel(q, zero_point(k, out), v), **told)
+        audit(lambda q, k, v, out=out: kernel(q, zero_point(k, out), v), **declared)
         for out in (False, True)
     )
     assert right.passed, right
-    assert any("a zero point is left out" in one.evidence for one in wrong.findings), wrong
+    assert any("a zero point is left out" in finding.evidence for finding in wrong.findings), wrong
 
 
 @pytest.mark.parametrize("times", [1.0, 1.25])
@@ -175,6 +175,6 @@ def test_slopes_in_bfloat16_are_right_up_to_its_rounding(times):
         bias = -times * slopes[:, None, None] * distance
         return kernel(q.float(), k.float(), v.float(), attn_mask=bias).bfloat16()
 
-    told = {"d": 64, "expected": 0.125, "slopes": slopes.tolist(), "dtype": torch.bfloat16}
-    report = audit(attention, length=128, **told)
-    assert [one.code for one in report.findings] == ["bias"] * (times != 1.0), report
+    declared = {"d": 64, "expected": 0.125, "slopes": slopes.tolist(), "dtype": torch.bfloat16}
+    report = audit(attention, length=128, **declared)
+    assert [finding.code for finding in report.findings] == ["bias"] * (times != 1.0), report

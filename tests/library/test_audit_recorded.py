@@ -55,7 +55,7 @@ def engine(folder, skip=(), **fault):
             save_file({"output": out}, path.with_suffix(".output.safetensors"))
 
 
-def told(*arguments):
+def run(*arguments):
     result = CliRunner().invoke(app, ["audit", *map(str, arguments)])
     return result.exit_code, result.output + str(result.exception or "")
 
@@ -63,7 +63,7 @@ def told(*arguments):
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit") / "questions"
-    assert told("--write", folder, *SIZES)[0] == 0
+    assert run("--write", folder, *SIZES)[0] == 0
     return folder
 
 
@@ -73,7 +73,7 @@ def folder(written, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fault", "meant", "rounds", "status", "words"),
+    ("fault", "declared", "rounds", "status", "words"),
     [
         ({}, ["transformer"], 1, 0, "passed: nothing found"),
         ({"causal": False}, ["transformer", "--no-causal"], 1, 0, "passed: nothing found"),
@@ -86,49 +86,49 @@ def folder(written, tmp_path):
         ({"sink": 1.5}, ["0.1767767", "--sink", 1.5], 1, 0, "passed: nothing found"),
     ],
 )
-def test_an_engine_is_judged_by_its_answers(folder, fault, meant, rounds, status, words):
-    command = "--read", folder, "--expected", *meant
+def test_an_engine_is_judged_by_its_answers(folder, fault, declared, rounds, status, words):
+    command = "--read", folder, "--expected", *declared
     engine(folder, **fault)
     for _ in range(rounds - 1):
-        assert told(*command)[0] == 4
+        assert run(*command)[0] == 4
         engine(folder, **fault)
-    code, said = told(*command)
-    assert (code, words in said) == (status, True), said
+    code, output = run(*command)
+    assert (code, words in output) == (status, True), output
 
 
 def test_an_answer_that_is_not_finite_and_a_scale_that_is_not_given_do_not_pass(folder):
     engine(folder)
-    code, said = told("--read", folder)
-    assert (code, "--expected is not given" in said) == (3, True), said
+    code, output = run("--read", folder)
+    assert (code, "--expected is not given" in output) == (3, True), output
     path = folder / "0006.output.safetensors"
     save_file({"output": load_file(path)["output"] * np.float32(np.nan)}, path)
-    assert told("--read", folder, "--expected", "transformer")[0] == 1
+    assert run("--read", folder, "--expected", "transformer")[0] == 1
 
 
 def test_what_is_meant_is_kept_with_the_questions(tmp_path):
     folder = tmp_path / "questions"
-    assert told("--write", folder, *SIZES, "--cap", 50, "--sink", 1.5)[0] == 0
+    assert run("--write", folder, *SIZES, "--cap", 50, "--sink", 1.5)[0] == 0
     assert "--expected transformer --cap 50.0 --sink 1.5" in (folder / "README.md").read_text()
     engine(folder, cap=50.0, sink=1.5)
-    code, said = told("--read", folder, "--expected", "transformer")
-    assert code == 0, said
+    code, output = run("--read", folder, "--expected", "transformer")
+    assert code == 0, output
 
 
 @pytest.mark.parametrize(("kept", "status"), [(["--kv-dtype", "int8"], 0), ([], 1)])
 def test_a_cache_of_8_bits_passes_where_it_is_declared(tmp_path, kept, status):
     folder = tmp_path / "questions"
-    assert told("--write", folder, *SIZES, *kept)[0] == 0
+    assert run("--write", folder, *SIZES, *kept)[0] == 0
     code = 4
     while code == 4:
         engine(folder, levels=127)
-        code, said = told("--read", folder, "--expected", "transformer")
-    assert code == status, said
+        code, output = run("--read", folder, "--expected", "transformer")
+    assert code == status, output
 
 
 def test_a_package_that_is_missing_is_no_finding(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    code, said = told("a_model")
-    assert (code, "transformers is missing" in said) == (2, True)
+    code, output = run("a_model")
+    assert (code, "transformers is missing" in output) == (2, True)
 
 
 def record(path, dtype=np.float32, output=None, **kind):
@@ -150,13 +150,13 @@ def record(path, dtype=np.float32, output=None, **kind):
 )
 def test_recorded_tensors_are_explained(tmp_path, kind, words):
     record(tmp_path / "file", **kind)
-    status, said = told("--tensors", tmp_path / "file")
+    status, output = run("--tensors", tmp_path / "file")
     assert status == 3
-    assert all(word in said for word in words), said
+    assert all(word in output for word in words), output
 
 
 @pytest.mark.parametrize(
-    ("kind", "meant", "words"),
+    ("kind", "declared", "words"),
     [
         ({"window": 8}, ["--window", 8], "passed"),
         ({"window": 9}, ["--window", 8], "window: expected 8 keys, found 9 keys"),
@@ -170,10 +170,10 @@ def test_recorded_tensors_are_explained(tmp_path, kind, words):
         ({}, ["--sink", 0.5], "sink: expected 0.5, found none seen"),
     ],
 )
-def test_what_is_meant_of_recorded_tensors_is_compared(tmp_path, kind, meant, words):
+def test_what_is_meant_of_recorded_tensors_is_compared(tmp_path, kind, declared, words):
     record(tmp_path / "file", **kind)
-    status, said = told("--tensors", tmp_path / "file", "--expected", "transformer", *meant)
-    assert (status, words in said) == (int(words != "passed"), True), said
+    status, output = run("--tensors", tmp_path / "file", "--expected", "transformer", *declared)
+    assert (status, words in output) == (int(words != "passed"), True), output
 
 
 def heads_first(q, k, v):

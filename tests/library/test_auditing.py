@@ -17,6 +17,7 @@ from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
 from experiments.museum import attention as museum
 from experiments.museum import faults
+from tests.library.test_audit_causes import sunk
 
 
 def plain(q, k, v, attn_mask=None):
@@ -57,12 +58,12 @@ def test_there_is_no_alarm_for_a_policy(name, dtype, situation):
             q, k = (functional.normalize(x.float(), dim=-1).to(x.dtype) for x in (q, k))
         scale = torch.from_numpy(policy.scale(n=n, d=q.shape[-1], position=n - 1)).float()
         q = (q.float() * scale[:, None]).to(q.dtype)
-        told = {"attn_mask": seen, "scale": 1.0, "enable_gqa": True}
-        return functional.scaled_dot_product_attention(q, k, v, **told)
+        declared = {"attn_mask": seen, "scale": 1.0, "enable_gqa": True}
+        return functional.scaled_dot_product_attention(q, k, v, **declared)
 
     takes = attention if situation == "padded" else lambda q, k, v: attention(q, k, v)
-    told = {"expected": policy, "dtype": dtype, **SITUATIONS[situation]}
-    report = audit(takes, d=64, length=64, **told)
+    declared = {"expected": policy, "dtype": dtype, **SITUATIONS[situation]}
+    report = audit(takes, d=64, length=64, **declared)
     assert report.passed, report
     assert report.scale.applied_to == policy.applied_to
 
@@ -72,8 +73,8 @@ def test_there_is_no_alarm_for_a_policy(name, dtype, situation):
     ("dtype", "key_heads"), [(torch.float32, 6), (torch.bfloat16, 1), (torch.float16, 2)]
 )
 def test_plain_attention_passes_in_every_type_and_grouping(kernel, key_heads, dtype):
-    told = {"heads": 6, "key_heads": key_heads, "cap": math.inf, "sink": False, "dtype": dtype}
-    report = audit(kernel, d=64, expected=0.125, length=128, **told)
+    declared = {"heads": 6, "key_heads": key_heads, "cap": math.inf, "sink": False, "dtype": dtype}
+    report = audit(kernel, d=64, expected=0.125, length=128, **declared)
     assert report.passed, report
     assert report.scale.low[-1] <= 0.125 <= report.scale.high[-1]
     width = report.scale.high[-1] - report.scale.low[-1]
@@ -106,24 +107,13 @@ def test_a_law_in_n_is_named_and_asked_row_by_row():
     assert max(asked) == 2**17  # and no more than memory holds
 
 
-def sunk(sink, factor=1.0, dtype=torch.float32):
-    """Return attention with a key that has no value, of that logit, and a factor."""
-
-    def attention(q, k, v):
-        logits = q.float() @ k.float().mT * q.shape[-1] ** -0.5
-        weights = torch.cat([logits, torch.full_like(logits[..., :1], sink)], -1).softmax(-1)
-        return (factor * weights[..., :-1].to(dtype).float() @ v.float()).to(dtype)
-
-    return attention
-
-
 def test_a_sink_and_a_factor_are_told_apart():
-    report = audit(sunk(1.5, 0.7), d=64, length=64, factor=0.7)
+    report = audit(sunk(1.5, factor=0.7), d=64, length=64, factor=0.7)
     sink, factor = report.facts["sink"].split()[3], report.facts["factor on the output"].split()[0]
     assert float(sink) == pytest.approx(1.5, abs=1e-5)
     assert float(factor) == pytest.approx(0.7, rel=1e-5)
     assert report.passed  # nothing was said of the sink
-    wrong = audit(sunk(1.5, 0.7), d=64, length=64, sink=False)
+    wrong = audit(sunk(1.5, factor=0.7), d=64, length=64, sink=False)
     assert [finding.code for finding in wrong.findings] == ["sink", "values"]
 
 
@@ -131,9 +121,9 @@ def rotated(x):
     """Turn x by its position, as rotary positions do."""
     d, place = x.shape[-1], torch.arange(x.shape[-2], dtype=x.dtype)[:, None]
     angle = place * 100.0 ** -torch.linspace(0, 1, d // 2)
-    one, two = x.chunk(2, -1)
+    first, second = x.chunk(2, -1)
     return torch.cat(
-        [one * angle.cos() - two * angle.sin(), one * angle.sin() + two * angle.cos()], -1
+        [first * angle.cos() - second * angle.sin(), first * angle.sin() + second * angle.cos()], -1
     )
 
 
@@ -142,13 +132,13 @@ def test_attention_that_rotates_by_itself_is_audited_at_its_own_key():
         return plain(rotated(q), rotated(k), v)
 
     report = audit(attention, d=64, expected=0.125, rotates=True, length=64)
-    assert [one.code for one in report.findings if one.code in ("scale", "law")] == []
+    assert [finding.code for finding in report.findings if finding.code in ("scale", "law")] == []
     wrong = audit(lambda q, k, v: attention(1.2 * q, k, v), d=64, expected=0.125, rotates=True)
     assert wrong.findings[0].code == "scale"
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("scale", "reason"),
     [
         (1 / 64, "the scale is applied twice, or 1/d"),
         (8.0, "√d"),
@@ -157,14 +147,14 @@ def test_attention_that_rotates_by_itself_is_audited_at_its_own_key():
         (56**-0.5, "1/√56, where d is 64"),
     ],
 )
-def test_what_explains_a_number_is_said(found, reason):
+def test_what_explains_a_number_is_said(scale, reason):
     def attention(q, k, v):
-        return (found * q @ k.mT).softmax(-1) @ v
+        return (scale * q @ k.mT).softmax(-1) @ v
 
     (finding,) = audit(attention, d=64, expected=1 / 8, length=32).findings
-    ratio, _, told = finding.evidence.partition(" times what was meant: ")
-    assert float(ratio) == pytest.approx(8 * found, rel=1e-3)
-    assert told == reason
+    ratio, _, cause = finding.evidence.partition(" times what was meant: ")
+    assert float(ratio) == pytest.approx(8 * scale, rel=1e-3)
+    assert cause == reason
 
 
 kernel = functional.scaled_dot_product_attention
@@ -221,7 +211,7 @@ def far_is_less(q, k, v):
     "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(
-    ("attention", "meant"),
+    ("attention", "declared"),
     [
         (halved, {}),
         (Unsigned(), {}),
@@ -233,8 +223,8 @@ def far_is_less(q, k, v):
         (torch.no_grad()(kernel), {}),
     ],
 )
-def test_what_is_odd_and_right_passes(attention, meant, dtype):
-    report = audit(attention, d=64, expected="transformer", length=64, dtype=dtype, **meant)
+def test_what_is_odd_and_right_passes(attention, declared, dtype):
+    report = audit(attention, d=64, expected="transformer", length=64, dtype=dtype, **declared)
     assert report.passed, report
 
 
@@ -255,7 +245,7 @@ def coarse(q, k, v):
 
 
 @pytest.mark.parametrize(
-    ("attention", "meant", "code", "found"),
+    ("attention", "declared", "code", "measured"),
     [
         (Sunk(learned=False), {"sink": True}, "backward", "0"),
         (squared_for_one_query, {}, "cache", "0.015625"),
@@ -267,10 +257,10 @@ def coarse(q, k, v):
         (sunk(0.0), {}, "sink", "a logit of"),
     ],
 )
-def test_what_expected_does_not_say_is_a_finding(attention, meant, code, found):
-    report = audit(attention, d=64, expected="transformer", length=64, **meant)
-    assert {one.code for one in report.findings} == {code}, report
-    assert report.findings[0].found.startswith(found)
+def test_what_expected_does_not_say_is_a_finding(attention, declared, code, measured):
+    report = audit(attention, d=64, expected="transformer", length=64, **declared)
+    assert {finding.code for finding in report.findings} == {code}, report
+    assert report.findings[0].found.startswith(measured)
     assert report.scale.law == "transformer"
     if code in ("cap", "window", "sink"):  # without a scale that is meant it may be as it is
         assert audit(attention, d=64, length=64).passed
@@ -297,7 +287,7 @@ def test_a_model_of_transformers_has_the_scale_of_its_configuration(family):
     report = audit(tiny(family), given(family, False), length=64)
     assert report.passed, report
     assert len(report.parts) == (6 if family == "T5" else 2)
-    assert not any("unknown" in said for name, said in report.facts.items() if "." in name)
+    assert not any("unknown" in fact for name, fact in report.facts.items() if "." in name)
     assert family in ("Gemma2", "GptOss", "T5") or "eager beside sdpa" in report.facts
 
 
@@ -309,25 +299,27 @@ def test_a_sink_without_weight_in_one_layer_is_found():
 
 
 def test_the_factor_of_a_rotation_is_expected_and_missed_where_it_is_missing():
-    told = {"rope_theta": 1e4, "rope_type": "longrope", "factor": 4.0, "short_factor": [1.0] * 4}
-    told |= {"original_max_position_embeddings": 16, "long_factor": [1.0] * 4}
-    model = tiny("Llama", rope_parameters=told)
+    rotation = {"rope_theta": 1e4, "rope_type": "longrope", "factor": 4.0}
+    rotation |= dict.fromkeys(("short_factor", "long_factor"), [1.0] * 4)
+    rotation["original_max_position_embeddings"] = 16
+    model = tiny("Llama", rope_parameters=rotation)
     report = audit(model, IDS, length=64)
     assert report.passed, report
     model.rotary_emb.attention_scaling = 1.0
     findings = audit(model, IDS, length=64).findings
-    assert {one.code for one in findings} == {"scale"}
-    found, expected = float(findings[0].found), float(findings[0].expected.split()[0])
+    assert {finding.code for finding in findings} == {"scale"}
+    measured, expected = float(findings[0].found), float(findings[0].expected.split()[0])
     factor = math.sqrt(1.0 + math.log(4.0) / math.log(16.0))
-    assert expected / found == pytest.approx(factor**2, rel=1e-3)
+    assert expected / measured == pytest.approx(factor**2, rel=1e-3)
 
 
 def test_the_implementation_in_use_is_audited_and_compared_with_the_others():
     model = tiny("Llama")
     model.set_attn_implementation(register("ssmax"))
     scales = audit(model, IDS, length=64).findings  # implementations differ by them
-    assert [one.where for one in scales] == ["layers.0.self_attn", "layers.1.self_attn"]
-    assert all(one.found == "0.247" and "ssmax at n = 64" in one.evidence for one in scales)
+    assert [finding.where for finding in scales] == ["layers.0.self_attn", "layers.1.self_attn"]
+    assert [finding.found for finding in scales] == ["0.247"] * 2
+    assert "ssmax at n = 64" in scales[0].evidence
     assert audit(model, IDS, expected="ssmax", length=64).passed
 
 
@@ -339,17 +331,6 @@ def test_an_audit_leaves_a_model_as_it_was_and_keeps_none_alive():
     del model
     gc.collect()
     assert kept() is None
-
-
-def test_a_configured_scale_that_is_not_used_is_found_by_layer():
-    model = tiny("Granite")
-    model.layers[1].self_attn.scaling = 8**-0.5  # PyTorch's default, and .5 is configured
-    (finding, *others) = audit(model, IDS, length=64).findings
-    assert finding.code == "scale"
-    assert finding.where == "layers.1.self_attn"
-    assert finding.found == "0.3536"
-    assert "PyTorch's default, 1/√d" in finding.evidence
-    assert {one.where for one in others} <= {"layers.1.self_attn"}
 
 
 # --- bad input -----------------------------------------------------------------------------------
@@ -378,9 +359,9 @@ def test_heads_with_scales_of_their_own_are_told_and_found_where_one_is_meant():
 
     report = audit(attention, d=32, length=32)
     assert report.facts["scale by head"] == "0.1, 0.2"
-    assert "heads" not in {one.code for one in report.findings}
+    assert "heads" not in {finding.code for finding in report.findings}
     assert report.scale.low == pytest.approx(0.1, rel=1e-4)
     assert report.scale.high == pytest.approx(0.2, rel=1e-4)
     report = audit(attention, d=32, expected=0.1, length=32)
-    found = {one.code: one.evidence for one in report.findings}
-    assert found["heads"] == "0.1, 0.2"
+    evidence = {finding.code: finding.evidence for finding in report.findings}
+    assert evidence["heads"] == "0.1, 0.2"

@@ -17,8 +17,8 @@ def test_a_report_is_printed_in_lines():
     report = Report(scale("cosine", 7.0, 8.0), {"cap": "none"})
     line = "scale: 8 ± 0.01 times cos(q, k), of n"
     report.facts["a mask"] = "not taken"
-    told = ["passed: nothing found; 1 fact with verbose=True or --facts", "not asked: a mask"]
-    assert str(report).splitlines() == [*told, line]
+    head_lines = ["passed: nothing found; 1 fact with verbose=True or --facts", "not asked: a mask"]
+    assert str(report).splitlines() == [*head_lines, line]
     del report.facts["a mask"]
     report.verbose = True
     assert str(report).splitlines() == ["passed: nothing found", line, "cap: none"]
@@ -34,15 +34,7 @@ def test_a_report_is_printed_in_lines():
     assert str(Report()) == "passed: nothing found"
 
 
-def test_what_is_not_known_neither_passes_nor_fails():
-    report = Report(unknown=["a: found 1 (nobody says it)"])
-    assert report.passed is None
-    assert str(report) == "not known what is meant: a: found 1 (nobody says it)"
-    report.add("cap", "none", "50")
-    assert report.passed is False
-
-
 def test_a_report_as_json_has_null_for_what_is_not_finite():
-    told = json.loads(Report(scale("cosine", 7.0, np.nan)).to_json())
-    assert told["passed"]
-    assert told["scale"]["value"] == [7.0, None]
+    table = json.loads(Report(scale("cosine", 7.0, np.nan)).to_json())
+    assert table["passed"]
+    assert table["scale"]["value"] == [7.0, None]

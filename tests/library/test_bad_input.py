@@ -36,7 +36,7 @@ def any_of(*values):
 
 
 def but(kind, *values):
-    return kind.filter(lambda value: not any(value is one for one in values))
+    return kind.filter(lambda value: not any(value is excluded for excluded in values))
 
 
 NOT_REAL = any_of("2", None, True, 1j, b"7", {"a": 1}, Fraction(1, 2), 10**400, [1.0, 2j], [None])
@@ -157,24 +157,24 @@ ON_THEIR_OWN = {
 
 def public_functions():
     """Return every public function, class and method that takes arguments, by its name."""
-    found = {}
+    functions = {}
     for name in MODULES:
         module = importlib.import_module(f"attnlib.{name}")
         for member, value in vars(module).items():
             ours = getattr(value, "__module__", "") == module.__name__
             if ours and not member.startswith("_") and inspect.isfunction(value):
-                found[f"{name}.{member}"] = value
-    found |= {f"scores.{law.__name__}": law for law in (DotProduct, Cosine)}
+                functions[f"{name}.{member}"] = value
+    functions |= {f"scores.{law.__name__}": law for law in (DotProduct, Cosine)}
     for instance in INSTANCES:
         for member, value in inspect.getmembers(instance, inspect.ismethod):
             if not member.startswith("_") and member not in FOR_MODULES:
                 of = type(instance)
                 label = f" of {instance.name}" if isinstance(instance, policies.Policy) else ""
                 owner = f"{of.__module__.removeprefix('attnlib.')}.{of.__name__}"
-                found[f"{owner}.{member}{label}"] = value
+                functions[f"{owner}.{member}{label}"] = value
     return {
         name: value
-        for name, value in found.items()
+        for name, value in functions.items()
         if name.split(" ")[0] not in ON_THEIR_OWN and inspect.signature(value).parameters
     }
 

@@ -16,7 +16,7 @@ from attnlib.calibration import fit_scales, needles, scale_gradient
 from attnlib.calibration.passes import loss_and_gradients, own_loss
 from attnlib.policies import POLICIES
 from experiments.compatibility import tiny
-from tests.library.foreign import XCA, Performer
+from tests.library.foreign import XCA, Packed, Performer
 
 
 def of_family(family: str, implementation: str = "eager") -> Any:
@@ -31,7 +31,7 @@ class InDouble(TorchFunctionMode):
         if kwargs.get("dtype") is torch.float32:
             kwargs["dtype"] = torch.float64
         if func is torch.Tensor.to:
-            args = tuple(torch.float64 if one is torch.float32 else one for one in args)
+            args = tuple(torch.float64 if arg is torch.float32 else arg for arg in args)
         if func is torch.Tensor.float:
             return args[0].double()
         return func(*args, **kwargs)
@@ -98,13 +98,13 @@ def test_a_gradient_is_the_covariance_of_logits_and_values():
         def forward(self, scale):
             return functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
 
-    found = scale_gradient(Plain(), [0.7], lambda model, scale: (model(scale) * upstream).sum())
+    estimate = scale_gradient(Plain(), [0.7], lambda model, scale: (model(scale) * upstream).sum())
     logits = 0.7 * q @ k.mT
     p = logits.masked_fill(~torch.ones(6, 6, dtype=torch.bool).tril(), -math.inf).softmax(-1)
     mean = (p * logits).sum(-1, keepdim=True)
     covariance = (p * (logits - mean)) @ v
     expected = (upstream * covariance).sum((0, 2, 3))
-    np.testing.assert_allclose(found.value[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(estimate.value[0], expected, rtol=1e-12)
 
 
 def test_the_model_computes_the_same_bits_and_its_weights_get_no_gradient():
@@ -166,17 +166,17 @@ def of_two_calls(model, x):
 def test_written_out_attention_has_the_gradient_of_a_call(of):
     model = nn.Sequential(hiding(), hiding("fused"))
     texts = [drawn(2, 9, 32, seed=i) for i in range(2)]
-    found = scale_gradient(model, texts, of)
-    assert found.layers == ["0", "1"]
+    estimate = scale_gradient(model, texts, of)
+    assert estimate.layers == ["0", "1"]
     fused = scale_gradient(nn.Sequential(hiding("fused"), hiding("fused")), texts, of)
-    np.testing.assert_allclose(found.samples, fused.samples, rtol=1e-9)
+    np.testing.assert_allclose(estimate.samples, fused.samples, rtol=1e-9)
     losses = []
     for h in (1e-4, -1e-4):
         times = torch.tensor([1.0, 1.0 + h, 1.0, 1.0], dtype=torch.float64)
         model[0].scale = 8**-0.5 * times[:, None, None]
         losses.append([of(model, x).item() for x in texts])
     differences = np.subtract(*losses) / 2e-4
-    np.testing.assert_allclose(found.samples[:, 0, 1], differences, rtol=1e-6)
+    np.testing.assert_allclose(estimate.samples[:, 0, 1], differences, rtol=1e-6)
     model[0].scale = 8**-0.5
     fits = [
         fit_scales(m, texts, texts, loss=of, law=law, per="layer").a
@@ -190,8 +190,8 @@ def test_a_fit_is_put_into_a_model_that_writes_its_softmax_out():
     model, texts = hiding(), [drawn(2, 9, 32, seed=i) for i in range(4)]
     fit = fit_scales(model, texts, texts, loss=squared, per="head")
     done = fit.apply(model)
-    found = [squared(model, x).item() for x in texts]
-    np.testing.assert_allclose(found, fit.after, rtol=1e-9)
+    losses = [squared(model, x).item() for x in texts]
+    np.testing.assert_allclose(losses, fit.after, rtol=1e-9)
     done.undo()
     np.testing.assert_array_equal([squared(model, x).item() for x in texts], fit.before)
 
@@ -265,51 +265,22 @@ def test_factors_are_put_into_a_model_and_taken_out_again(family):
     def log_factor(place, n):
         return np.log(fit._of_layer(place.layer, n))
 
-    runs = [loss_and_gradients(model, one, loss, log_factor, gradient=False) for one in ids]
+    runs = [loss_and_gradients(model, text, loss, log_factor, gradient=False) for text in ids]
     wanted = [run.loss for run in runs]
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     done = fit.apply(model)
     assert done.folded
     assert done.registered is None
-    assert [value_of(model, one) for one in ids] == pytest.approx(wanted, rel=1e-9)
+    assert [value_of(model, text) for text in ids] == pytest.approx(wanted, rel=1e-9)
     done.undo()
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
-
-
-class Core(nn.Module):
-    def forward(self, q, k, v):
-        return functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-
-
-class Made(nn.Module):
-    """Attention whose projections have any name and order, and whose core is a part of it."""
-
-    def __init__(self, order, name="wqkv"):
-        super().__init__()
-        self.order, self.name, self.core = order, name, Core()
-        if order == "apart":
-            self.to_q, self.to_kv = nn.Linear(32, 32), nn.Linear(32, 32)
-        else:
-            setattr(self, name, nn.Linear(32, 64))
-
-    def forward(self, x):
-        if self.order == "apart":
-            q, (k, v) = self.to_q(x).unflatten(-1, (4, 8)), self.to_kv(x).chunk(2, -1)
-            k, v = k.unflatten(-1, (2, 8)), v.unflatten(-1, (2, 8))
-        elif self.order == "queries first":
-            q, k, v = getattr(self, self.name)(x).unflatten(-1, (8, 8)).split((4, 2, 2), -2)
-        else:
-            by_key = getattr(self, self.name)(x).unflatten(-1, (2, 4, 8))
-            q, k, v = by_key[..., :2, :].flatten(-3, -2), by_key[..., 2, :], by_key[..., 3, :]
-        q, k, v = (one.transpose(1, 2) for one in (q, k, v))
-        return x + self.core(q, k, v).transpose(1, 2).flatten(2)
 
 
 @pytest.mark.parametrize("per", ["model", "head"])
 @pytest.mark.parametrize("order", ["apart", "queries first", "by key"])
 def test_factors_fit_into_a_model_that_is_not_of_transformers(order, per):
     _, xs = packed()
-    model = nn.Sequential(Made(order), Made(order)).double()
+    model = nn.Sequential(Packed(order), Packed(order)).double()
     fit = fit_scales(model, xs[:4], xs[4:], loss=squared, per=per, steps=3)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     done = fit.apply(model)
@@ -321,7 +292,7 @@ def test_factors_fit_into_a_model_that_is_not_of_transformers(order, per):
 
 def test_factors_that_do_not_fit_say_why():
     _, xs = packed()
-    model = nn.Sequential(Made("by key", "my_own"), Made("by key", "my_own")).double()
+    model = nn.Sequential(Packed("by key", "my_own"), Packed("by key", "my_own")).double()
     options = {"loss": squared, "steps": 2}
     fit = fit_scales(model, xs[:4], xs[4:], **options)
     with pytest.raises(ValueError, match=r"not of transformers, and what makes the queries of 0\."):
@@ -342,9 +313,9 @@ def test_a_rule_is_registered_with_the_model():
     np.testing.assert_allclose(fit.factor(24) / fit.factor(8), ratio, rtol=1e-12)
     done = fit.apply(model)
     assert done.registered == "attnlib-fitted"
-    assert [value_of(model, one) for one in ids[2:]] == pytest.approx(fit.after, rel=1e-9)
+    assert [value_of(model, text) for text in ids[2:]] == pytest.approx(fit.after, rel=1e-9)
     done.undo()
-    assert [value_of(model, one) for one in ids[2:]] == pytest.approx(fit.before, rel=1e-9)
+    assert [value_of(model, text) for text in ids[2:]] == pytest.approx(fit.before, rel=1e-9)
 
 
 class Checkpointed(nn.Module):
@@ -368,13 +339,13 @@ class Checkpointed(nn.Module):
 def test_a_checkpoint_outside_transformers_has_the_same_gradient(kind):
     [layer, _], xs = packed()
     layer = nn.Sequential(layer, hiding())
-    found, expected = (
-        scale_gradient(Checkpointed(layer, one), xs[:2], squared) for one in (kind, "none")
+    again, expected = (
+        scale_gradient(Checkpointed(layer, way), xs[:2], squared) for way in (kind, "none")
     )
-    np.testing.assert_allclose(found.samples.sum(axis=1), expected.samples.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(again.samples.sum(axis=1), expected.samples.sum(axis=1), rtol=1e-12)
     fits = [
-        fit_scales(Checkpointed(layer, one), xs[:2], xs[2:4], loss=squared, steps=3, per="head")
-        for one in (kind, "none")
+        fit_scales(Checkpointed(layer, way), xs[:2], xs[2:4], loss=squared, steps=3, per="head")
+        for way in (kind, "none")
     ]
     np.testing.assert_allclose(fits[0].after, fits[1].after, rtol=1e-9)
 
@@ -405,14 +376,14 @@ class Square(nn.Module):
 def test_statistics_are_those_of_the_rows_written_out():
     logits = needle_rows(np.random.default_rng(0), 1.5, 3.0, (30, 30)).numpy()
     ids = torch.zeros(1, 30, dtype=torch.long)
-    found = needles(Square(logits), [ids], np.zeros((1, 30), dtype=int))
+    statistics = needles(Square(logits), [ids], np.zeros((1, 30), dtype=int))
     others = logits[:, 1:]
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     lost = 1.0 - p[:, 0]
     mean = (p[:, 1:] * others).sum(axis=1) / lost
     gap = (lost * (logits[:, 0] - others.mean(axis=1))).sum()
     slope = (lost * (mean - others.mean(axis=1))).sum()
-    [row] = found.table()
+    [row] = statistics.table()
     assert row["ratio"] == pytest.approx(gap / slope, rel=1e-5)
     assert row["weight"] == pytest.approx(p[:, 0].mean(), rel=1e-5)
     reach = np.exp((logits[:, 0] - np.log(np.exp(others).mean(axis=1))).mean())

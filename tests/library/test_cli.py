@@ -70,10 +70,10 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it():
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert max(map(len, lines)) <= 80
-    for one in (*criteria.all_criteria(DotProduct(64), 600), *POLICIES.values()):
-        star = "*" if getattr(one, "learned", False) else ""
-        (place,) = (i for i, line in enumerate(lines) if line.split()[:1] == [one.name + star])
-        assert " ".join(one.meaning.split()[:2]) in lines[place + 1]
+    for entry in (*criteria.all_criteria(DotProduct(64), 600), *POLICIES.values()):
+        star = "*" if getattr(entry, "learned", False) else ""
+        (place,) = (i for i, line in enumerate(lines) if line.split()[:1] == [entry.name + star])
+        assert " ".join(entry.meaning.split()[:2]) in lines[place + 1]
     assert "    functional.scaled_dot_product_attention(q, k, v, scale=0.125" in result.output
     assert '    rule = attention.register(factor="ssmax", train_length=600)' in result.output
     few = run("scale", "--n", "100", "--d", "64", "--law", "cosine", "--all").output
@@ -81,7 +81,7 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("scale", "--n", "64"), "Missing option '--d'"),
         (("scale", "--n", "1", "--d", "64"), "n must be from 2 to 1099511627776, got n=1"),
@@ -90,10 +90,10 @@ def test_scale_prints_every_criterion_and_policy_and_says_how_to_use_it():
         (("nothing",), "No such command 'nothing'"),
     ],
 )
-def test_wrong_input_gets_one_line_and_status_two(arguments, said):
+def test_wrong_input_gets_one_line_and_status_two(arguments, message):
     result = run(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
-    assert said in result.stderr
+    assert message in result.stderr

@@ -58,9 +58,9 @@ def test_json_has_every_head_and_a_run_goes_on_from_what_it_has_kept(folder, tex
     kept = tmp_path / "kept"
     options = ("--text", text, "--lengths", 16, "--per", "layer", "--memory", kept, "--json")
     first = run(folder, *options)
-    [found] = json.loads(first.stdout)
-    assert len(found["heads"]) == 4
-    assert found["fit"]["per"] == "layer"
+    [verdict] = json.loads(first.stdout)
+    assert len(verdict["heads"]) == 4
+    assert verdict["fit"]["per"] == "layer"
     whole = kept.read_text()
     kept.write_text(whole[: len(whole) // 2])  # as if it had been killed on the way
     assert run(folder, *options).stdout == first.stdout
@@ -85,7 +85,7 @@ def test_the_model_is_saved_with_its_factors_or_not_at_all(folder, text, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--lengths", "200"), "the text must hold 4 windows of 200 tokens"),
         (("--lengths", "16;32"), "--lengths must be numbers"),
@@ -93,8 +93,8 @@ def test_the_model_is_saved_with_its_factors_or_not_at_all(folder, text, tmp_pat
         (("--lengths", "1"), "length must be from 2"),
     ],
 )
-def test_what_is_wrong_is_one_line(options, said, folder, text, tmp_path):
+def test_what_is_wrong_is_one_line(options, message, folder, text, tmp_path):
     result = run(folder, "--text", text, "--memory", tmp_path / "kept", *options)
     assert result.exit_code
-    assert said in result.stderr
+    assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

@@ -155,7 +155,7 @@ def test_weights_are_opened_as_numbers_only(altered, folder, text, tmp_path):
     refused("its weights are a pickle of more than tensors, or broken", path, "--text", text)
     assert not marker.exists()
     torch.save(load_file(folder / "model.safetensors"), weights)
-    same = [run(one, "--text", text, "--json").stdout for one in (path, folder)]
+    same = [run(model, "--text", text, "--json").stdout for model in (path, folder)]
     assert same[0] == same[1]
 
 
@@ -170,5 +170,5 @@ def test_the_audit_of_a_model_says_what_multiplies_and_exits_with_1_on_a_finding
     wrong = CliRunner().invoke(app, ["audit", str(folder), "--expected", "0.25", "--json"])
     assert wrong.exit_code == 1
     table = json.loads(wrong.stdout)
-    assert {one["where"] for one in table["findings"]} == {"h.0.attn", "h.1.attn"}
-    assert all(one["found"] == "0.5" for one in table["findings"])
+    assert {finding["where"] for finding in table["findings"]} == {"h.0.attn", "h.1.attn"}
+    assert all(finding["found"] == "0.5" for finding in table["findings"])

@@ -88,10 +88,10 @@ def test_the_largest_logit_of_the_same_batch_is_the_limit(name):
     before = measured(model)
     limit = float(np.sort(before["largest_logit"])[[1, 2]].mean())  # two of four are above
     assert limit > 0.0
-    found = clip(model, before, limit)
+    clipped = clip(model, before, limit)
     above = (before["largest_logit"] > limit).to_numpy()
-    assert [head for _, head, _ in found] == list(np.flatnonzero(above))
-    assert [largest for *_, largest in found] == list(before["largest_logit"][above])
+    assert [head for _, head, _ in clipped] == list(np.flatnonzero(above))
+    assert [largest for *_, largest in clipped] == list(before["largest_logit"][above])
     after = measured(model)
     assert after["largest_logit"][above].to_numpy() == pytest.approx(limit, rel=1e-5)
     for column in before.columns:
@@ -101,9 +101,9 @@ def test_the_largest_logit_of_the_same_batch_is_the_limit(name):
     changed = torch.cat(
         [(p / old)[p != old] for p, old in zip(model.parameters(), copy, strict=True)]
     )
-    found = np.unique(np.round(changed[changed.isfinite()].detach().numpy(), 3))
+    ratios = np.unique(np.round(changed[changed.isfinite()].detach().numpy(), 3))
     factors = np.sqrt(limit / before["largest_logit"][above])
-    assert found == pytest.approx(np.unique(np.round(factors, 3)), abs=2e-3)
+    assert ratios == pytest.approx(np.unique(np.round(factors, 3)), abs=2e-3)
 
 
 def test_heads_that_share_keys():
@@ -114,13 +114,13 @@ def test_heads_that_share_keys():
     clipped = int(pairs.max(axis=1).argmax())
     limit = max(pairs[1 - clipped].max(), pairs[clipped].min()) * 1.01
     assert limit < largest.max()
-    (one,) = clip(model, before, limit)
-    assert one[1] == largest.argmax()
+    (change,) = clip(model, before, limit)
+    assert change[1] == largest.argmax()
     after = measured(model)
     np.testing.assert_allclose(after["largest_logit"], np.minimum(largest, limit), rtol=1e-5)
     other = slice(2 * (1 - clipped), 2 * (1 - clipped) + 2)
     assert before[other].equals(after[other])
-    mate = before["head"].eq(2 * clipped + 1 - one[1] % 2)  # with the same keys
+    mate = before["head"].eq(2 * clipped + 1 - change[1] % 2)  # with the same keys
     assert after["entropy"][mate].item() == pytest.approx(before["entropy"][mate].item(), rel=1e-5)
 
 

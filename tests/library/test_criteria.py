@@ -21,15 +21,15 @@ def alphas(law, n, **options):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_each_criterion_meets_its_definition(law):
-    found = alphas(law, 600)
+    alpha = alphas(law, 600)
     unit = 1.0 / math.sqrt(law.variance)
-    assert found["variance"] == pytest.approx(unit, rel=1e-15)
+    assert alpha["variance"] == pytest.approx(unit, rel=1e-15)
     # No other α within 20 % has a larger approximate gradient.
-    near = found["annealed"] * np.linspace(0.8, 1.2, 401)
+    near = alpha["annealed"] * np.linspace(0.8, 1.2, 401)
     assert abs(annealed.gradient(law, near, 600).argmax() - 200) <= 1
-    entropies = exact.entropy(law, [unit, found["entropy"]], [512, 600])
+    entropies = exact.entropy(law, [unit, alpha["entropy"]], [512, 600])
     assert entropies[0] == pytest.approx(entropies[1], rel=1e-8)
-    assert found["freezing"] == freezing.critical_alpha(600, law)
+    assert alpha["freezing"] == freezing.critical_alpha(600, law)
     for criterion in criteria.all_criteria(law, 600):
         assert criterion.meaning.endswith(".")
 
@@ -56,8 +56,8 @@ def test_the_entropy_is_held_to_the_last_digits(law, keys):
         return float(exact.free_energy(law, alpha, n) - alpha * slope)
 
     expected = entropy(1.0 / math.sqrt(law.variance), 512)
-    found = entropy(criteria.same_entropy(law, keys), keys)
-    assert found == pytest.approx(expected, abs=2e-9 * math.log(keys))
+    held = entropy(criteria.same_entropy(law, keys), keys)
+    assert held == pytest.approx(expected, abs=2e-9 * math.log(keys))
 
 
 def test_too_few_keys_for_the_entropy_of_512_and_too_many():

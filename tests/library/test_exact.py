@@ -8,11 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import gamma, roots_gegenbauer, roots_hermitenorm
+from scipy.special import gamma
 from scipy.stats import chi
 
 from attnlib import exact
 from attnlib.scores import Cosine, DotProduct, Normal
+from tests.book.theorems.numbers import cosine, independent, normal
 from tests.library.test_bad_input import assert_refused
 
 QUANTITIES = {
@@ -27,27 +28,19 @@ LAWS = [Normal(), Cosine(3), Cosine(6), Cosine(128), DotProduct(2), DotProduct(6
 
 
 def of_rows(s, alpha):
-    """Return every quantity of each row from its definition; s has shape (…, n)."""
+    """Return every quantity of each row from its definition; s has shape (n, …)."""
     p = np.exp(alpha * s)
-    total = p.sum(axis=-1)
-    p = p / total[..., None]
-    square = (p**2).sum(axis=-1)
+    total = p.sum(axis=0)
+    p = p / total
+    square = (p**2).sum(axis=0)
     return {
         "collision_probability": square,
         "gradient": alpha * (1.0 - square),
         "free_energy": np.log(total),
-        "entropy": -(p * np.log(p)).sum(axis=-1),
-        "mean_score": (p * s).sum(axis=-1),
-        "cube": (p**3).sum(axis=-1),
+        "entropy": -(p * np.log(p)).sum(axis=0),
+        "mean_score": (p * s).sum(axis=0),
+        "cube": (p**3).sum(axis=0),
     }
-
-
-def nodes(law, count):
-    if isinstance(law, Normal):
-        points, weights = roots_hermitenorm(count)
-    else:
-        points, weights = roots_gegenbauer(count, (law.d - 2) / 2.0)
-    return points, weights / weights.sum()
 
 
 def query_lengths(d):
@@ -67,12 +60,9 @@ def tensor(law, alpha, n, count):
             name: weights @ (np.array([part[name] for part in parts]) * scaled.get(name, 1.0))
             for name in QUANTITIES
         }
-    points, weights = nodes(law, count)
-    s = np.stack(np.meshgrid(*[points] * n, indexing="ij"), axis=-1)
-    mass = np.ones(s.shape[:-1])
-    for axis in range(n):
-        mass = mass * np.expand_dims(weights, tuple(i for i in range(n) if i != axis))
-    return {name: float((mass * value).sum()) for name, value in of_rows(s, alpha).items()}
+    one_score = normal(count) if isinstance(law, Normal) else cosine(law.d, count)
+    scores, mean = independent(*[one_score] * n)
+    return {name: mean(value) for name, value in of_rows(np.array(scores), alpha).items()}
 
 
 @pytest.mark.parametrize(
@@ -191,15 +181,15 @@ class TestBackward:
         assert (np.abs(measured.mean(axis=1) - rows_of.mean(axis=1)) < 4.5 * error).all()
 
     def test_one_key_has_a_value_only(self):
-        found = exact.backward_std(8, [0.0, 1.0, 100.0], 1)
-        np.testing.assert_array_equal(found, [[0.0] * 3, [0.0] * 3, [1.0] * 3])
+        stds = exact.backward_std(8, [0.0, 1.0, 100.0], 1)
+        np.testing.assert_array_equal(stds, [[0.0] * 3, [0.0] * 3, [1.0] * 3])
 
     @pytest.mark.parametrize("n", [2, 10**6])
     def test_small_scales_have_uniform_weights(self, n):
         # ‖I/n − 11ᵀ/n²‖_F² = (n − 1)/n², and |Jx|² has that mean, for E x² = 1.
-        found = exact.backward_std(32, 1e-6, n)
+        stds = exact.backward_std(32, 1e-6, n)
         expected = [1e-6 * np.sqrt(n - 1.0) / n] * 2 + [n**-0.5]
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        np.testing.assert_allclose(stds, expected, rtol=1e-9)
 
     def test_a_scale_too_large_is_refused(self):
         assert_refused("alpha", "20000", exact.backward_std, 8, 2e4, 5)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional
 
 from attnlib.calibration import from_gradients, scale_gradient
 from experiments.compatibility import given, tiny
+from tests.library.foreign import Packed
 
 SHARED_GAINS = {"Qwen3", "Gemma3Text", "Persimmon"}
 FAMILIES = [
@@ -49,19 +49,19 @@ def agree(model: nn.Module, batch: Any, summed: bool = False) -> None:
     torch.manual_seed(7)  # of the dropout
     loss(model, batch).backward()
     before = {weight: weight.grad for weight in model.parameters()}
-    found = from_gradients(model, check=(batch, loss))
+    estimate = from_gradients(model, check=(batch, loss))
     assert all(weight.grad is gradient for weight, gradient in before.items())
     torch.manual_seed(7)
     expected = scale_gradient(model, [batch], loss)
     value = expected.value
     rows = [
-        next(i for i, own in enumerate(found.layers) if f"{name}.".startswith(f"{own}."))
+        next(i for i, own in enumerate(estimate.layers) if f"{name}.".startswith(f"{own}."))
         for name in expected.layers
     ]
-    assert found.summed == (tuple(found.layers) if summed else ())
+    assert estimate.summed == (tuple(estimate.layers) if summed else ())
     if summed:
         value = np.where(np.arange(value.shape[1]) == 0, value.sum(axis=1, keepdims=True), np.nan)
-    np.testing.assert_allclose(found.value[rows], value, rtol=1e-6, atol=1e-6 * np.nanmax(value))
+    np.testing.assert_allclose(estimate.value[rows], value, rtol=1e-6, atol=1e-6 * np.nanmax(value))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -69,31 +69,12 @@ def test_weights_tell_what_the_interception_measures(family):
     agree(*of_family(family), summed=family in SHARED_GAINS)
 
 
-class OwnAttention(nn.Module):
-    """Attention as people write it: packed in blocks or by key head."""
-
-    def __init__(self, keys: int, by_key: bool) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.n_head, self.head_dim, self.keys, self.by_key = 4, 8, keys, by_key
-        self.c_attn = nn.Linear(32, 8 * (4 + 2 * keys))
-        self.double()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        flat = self.c_attn(x).unflatten(-1, (-1, 8))
-        q, k, v = flat.split([4, self.keys, self.keys], dim=-2)
-        if self.by_key:
-            groups = flat.unflatten(-2, (self.keys, -1))
-            q, k, v = groups[..., :-2, :].flatten(-3, -2), groups[..., -2, :], groups[..., -1, :]
-        q, k, v = (one.transpose(1, 2) for one in (q, k, v))
-        return functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-
-
 @pytest.mark.parametrize("keys", [4, 2, 1])
-@pytest.mark.parametrize("by_key", [False, True])
-def test_the_order_of_a_packed_matrix_is_found(keys, by_key):
-    named_otherwise = type("Mixer", (OwnAttention,), {})
-    agree(named_otherwise(keys, by_key), X)
+@pytest.mark.parametrize("order", ["queries first", "by key"])
+def test_the_order_of_a_packed_matrix_is_found(keys, order):
+    layer = Packed(order, "c_attn", keys)
+    layer.n_head, layer.head_dim = 4, 8
+    agree(nn.Sequential(layer).double(), X)
 
 
 @pytest.mark.parametrize("options", [{}, {"kdim": 12}, {"bias": False}, {"add_bias_kv": True}])
@@ -194,8 +175,8 @@ def test_layers_of_other_names_are_asked_for_and_may_be_named():
     ):
         from_gradients(model)
     model.query_projection, model.key_projection = "asks", "answers"
-    found = from_gradients(model, check=(x, squared))
-    assert found.value.shape == (1, 2)
+    estimate = from_gradients(model, check=(x, squared))
+    assert estimate.value.shape == (1, 2)
     model.key_projection = "tells"
     with pytest.raises(RuntimeError, match="the weights of its queries give"):
         from_gradients(model)

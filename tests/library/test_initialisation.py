@@ -34,14 +34,14 @@ def test_the_output_of_self_attention_has_a_floor(alpha, n, width):
     ],
 )
 def test_alpha_at_the_start_is_that_of_fresh_layers(initialiser, layer):
-    width, heads, found = 256, 4, []
+    width, heads, alphas = 256, 4, []
     torch.manual_seed(0)
     with torch.no_grad():
         for _ in range(20):
             q, k = (torch.randn(200, width) @ weight.T for weight in layer(width))
             q, k = (x.view(200, heads, -1).transpose(0, 1) for x in (q, k))
             logits = q @ k.mT / (width / heads) ** 0.5
-            found.append(float(logits.std()))
-    error = np.std(found) / np.sqrt(len(found))
+            alphas.append(float(logits.std()))
+    error = np.std(alphas) / np.sqrt(len(alphas))
     predicted = initialisation.alpha_at_start(width, initialiser)
-    assert np.mean(found) == pytest.approx(predicted, abs=3.0 * error + 0.01 * predicted)
+    assert np.mean(alphas) == pytest.approx(predicted, abs=3.0 * error + 0.01 * predicted)

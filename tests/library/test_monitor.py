@@ -55,13 +55,13 @@ def test_only_calls_in_training_and_inside_the_context_are_watched():
 
 
 def test_each_number_is_logged_in_the_order_of_the_calls():
-    told = []
+    logged = []
     model = foreign.llama().train()
     model.layers._modules = dict(reversed(model.layers._modules.items()))  # layers.1 is first
-    with Monitor(model, log=lambda *line: told.append(line)) as monitor:
+    with Monitor(model, log=lambda *line: logged.append(line)) as monitor:
         model(foreign.tokens())
-    assert all(step == 0 for *_, step in told)
-    numbers = {name: number for name, number, _ in told}
+    assert all(step == 0 for *_, step in logged)
+    numbers = {name: number for name, number, _ in logged}
     layers = monitor.table()["layer"].unique()
     assert list(numbers) == [f"attention/{layer}/{name}" for layer in layers for name in SHOWN]
     for layer, heads in monitor.table().groupby("layer"):

@@ -17,8 +17,8 @@ def needles(alpha, theta, rows=4000, n=430, seed=0):
 @pytest.mark.parametrize("theta", [3.0, 4.0, 5.0])
 def test_a_calibrated_needle_has_the_ratio_and_the_factor_one(theta):
     logits = needles(theta, theta)
-    found = retrieval.needle_calibration(logits)
-    for estimate in found:
+    estimates = retrieval.needle_calibration(logits)
+    for estimate in estimates:
         assert estimate.value == pytest.approx(1.0, abs=3.5 * float(estimate.standard_error))
     # The mean of the ratios of single rows is no such number.
     p = np.exp(logits[:, 1:] - logsumexp(logits[:, 1:], axis=1)[:, None])
@@ -34,8 +34,8 @@ def test_the_best_factor_has_the_least_loss(alpha, theta):
         scaled = np.exp(log_t) * logits
         return (logsumexp(scaled, axis=1) - scaled[:, 0]).mean()
 
-    found = retrieval.needle_calibration(logits).best_factor
-    assert np.log(found.value) == pytest.approx(minimize_scalar(loss).x, abs=1e-5)
+    best_factor = retrieval.needle_calibration(logits).best_factor
+    assert np.log(best_factor.value) == pytest.approx(minimize_scalar(loss).x, abs=1e-5)
 
 
 def test_the_place_of_the_needle_and_the_ends():

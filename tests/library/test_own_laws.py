@@ -160,11 +160,11 @@ def test_the_density_alone_gives_what_the_closed_forms_give(copy):
     unit = 1.0 / np.sqrt(copy.variance)
     alpha, n = np.array([1e-3, 2.0, 60.0]) * unit, np.array([2, 50, 10**12])
     for name, function in QUANTITIES.items():
-        found, expected = function(copy, alpha[:, None], n), function(copy.law, alpha[:, None], n)
+        value, expected = function(copy, alpha[:, None], n), function(copy.law, alpha[:, None], n)
         slack = 1e-11 / unit if name == "mean_score" else 0.0  # it crosses 0 with α
-        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=slack, err_msg=name)
-    found, expected = exact.gradient_limit(copy, n), exact.gradient_limit(copy.law, n)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+        np.testing.assert_allclose(value, expected, rtol=1e-11, atol=slack, err_msg=name)
+    value, expected = exact.gradient_limit(copy, n), exact.gradient_limit(copy.law, n)
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
     alpha = np.array([1e-6, 1e-3, 0.1, 1.0, 30.0, 1e4]) * unit
     np.testing.assert_allclose(copy.log_mgf(alpha), copy.law.log_mgf(alpha), rtol=1e-9)
     np.testing.assert_allclose(copy.log_mgf_ratio(alpha), copy.law.log_mgf_ratio(alpha), rtol=1e-9)

@@ -61,7 +61,7 @@ def one_call(q, k, v, attn_mask=None, is_causal=False, scale=None, past=0, **_):
 
 def one_head(scale, q, products, logits, visible, v):
     names = ("n", "score", "logit", "y", "entropy", "rest", "z", "value", "peak", "sum", "first")
-    found = {name: [] for name in names}
+    table = {name: [] for name in names}
     for sequence in range(len(q)):
         first = visible[sequence].any(dim=0).nonzero()[0]
         values = v[sequence][visible[sequence].any(dim=0)]
@@ -89,8 +89,8 @@ def one_head(scale, q, products, logits, visible, v):
                 "first": float(p[(seen.nonzero() == first).squeeze(1)].sum()),
             }
             for name, number in numbers.items():
-                found[name].append(number)
-    n, score, logit, y, entropy, rest, z, value, peak, total, first = map(np.array, found.values())
+                table[name].append(number)
+    n, score, logit, y, entropy, rest, z, value, peak, total, first = map(np.array, table.values())
     alpha, critical = math.sqrt(logit.mean()), np.sqrt(2 * np.log(n))
     return {
         "rows": len(n),
@@ -324,8 +324,8 @@ def test_a_module_that_attends_twice_says_of_each_what_was_measured():
         model(x)
     assert report.not_measured == ["Twice: its weights are changed after the softmax"]
     assert report.notes == ["Twice: its weights meet values more than once: the first are measured"]
-    (found,) = report.table()["collision_probability"]
-    assert found == pytest.approx(model.weights.square().sum(-1).mean().item(), rel=1e-5)
+    (collision,) = report.table()["collision_probability"]
+    assert collision == pytest.approx(model.weights.square().sum(-1).mean().item(), rel=1e-5)
     with pytest.raises(RuntimeError, match="softmax over one key alone"), probe(model):
         model(x[:, :1])
 
@@ -345,7 +345,7 @@ class Other(nn.Module):
     ("way", "says"),
     [
         (lambda q, k, v: (k @ q.mT).softmax(-2).mT @ v, "its softmax is over axis -2"),
-        (lambda q, k, v: (k @ q.mT / 2).mT.softmax(-1) @ v, "axes exchanged before the softmax"),
+        (lambda q, k, v: (k @ q.mT).tanh().mT.softmax(-1) @ v, "axes exchanged or joined"),
         (lambda q, k, v: (q @ k.mT).softmax(-1).inverse() @ v, "weights are changed after"),
     ],
 )
@@ -376,6 +376,23 @@ def test_signs_and_factors_of_sums_are_measured(logits):
     weights = logits(q, k, bias).softmax(-1)
     expected = weights.square().sum(-1).mean((0, 2))
     np.testing.assert_allclose(report.table()["collision_probability"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "average",
+    [
+        lambda weights, v: torch.einsum("bhjd,bhij->bhid", v, weights),
+        lambda weights, v: torch.einsum("bhdj,bhji->bhid", v.mT, weights.mT),
+        lambda weights, v: (v.mT @ weights.mT.contiguous()).mT,
+    ],
+)
+def test_values_before_their_weights_are_measured(average):
+    def of(way):
+        with probe(model := Other(lambda q, k, v: way((q @ k.mT).softmax(-1), v))) as report:
+            model(*qkv())
+        return report.table()[["value_std", "output_std"]]
+
+    np.testing.assert_allclose(of(average), of(torch.matmul), rtol=1e-6)
 
 
 def test_weights_that_average_weights_are_named():

@@ -41,9 +41,9 @@ def test_outputs_gradients_and_random_numbers_are_those_without_it():
 
     expected = results()
     with probe(model, theory=False):
-        found = results()
-    assert len(found) > 10
-    assert all(map(torch.equal, found, expected))
+        watched = results()
+    assert len(watched) > 10
+    assert all(map(torch.equal, watched, expected))
 
 
 def test_everything_is_put_back_and_a_model_that_fails_leaves_no_trace_in_the_names():
@@ -91,8 +91,8 @@ def test_weights_that_a_module_returns_are_measured_too(train):
     expected = [*model(y, x, x, **arguments), torch.rand(())]
     torch.manual_seed(1)
     with probe(model) as report:
-        found = [*model(y, x, x, **arguments), torch.rand(())]
-    assert all(map(torch.equal, found, expected))
+        watched = [*model(y, x, x, **arguments), torch.rand(())]
+    assert all(map(torch.equal, watched, expected))
     with probe(model.eval()) as without:
         model(y, x, x, need_weights=False, key_padding_mask=foreign.PADDING)
     assert report.to_json() == without.to_json()

@@ -22,16 +22,16 @@ LEFT = REAL.flip(1)
 
 def known(model, run, mask=None, targets=None):
     """Return what is known of the queries of each call, by layer."""
-    found = {}
+    queries = {}
     observer = Observer(
         model,
-        lambda layer, number, call, output: found.setdefault(layer, call.queries),
+        lambda layer, number, call, output: queries.setdefault(layer, call.queries),
         TokenTracker(mask, targets),
     )
     with observer.at_work():
         run()
     observer.finish()
-    return found
+    return queries
 
 
 def few_tokens():
@@ -63,14 +63,14 @@ def transformer():
 )
 def test_padding_is_what_the_model_is_told_or_the_probe(build, expected):
     model, run = build()
-    found = known(model, run)
-    assert len(found) == len(expected)
-    for queries, real in zip(found.values(), expected, strict=True):
+    by_layer = known(model, run)
+    assert len(by_layer) == len(expected)
+    for queries, real in zip(by_layer.values(), expected, strict=True):
         assert torch.equal(queries.real, real)
     if len(expected) == 2:
         for mask in (LEFT, LEFT.long().tolist()):
-            assert all(torch.equal(one.real, LEFT) for one in known(model, run, mask).values())
-    assert all(one.real is None for one in known(model, run, mask=False).values())
+            assert all(torch.equal(call.real, LEFT) for call in known(model, run, mask).values())
+    assert all(call.real is None for call in known(model, run, mask=False).values())
 
 
 # --- targets --------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def test_padding_is_what_the_model_is_told_or_the_probe(build, expected):
 
 def by_hand(logits, places):
     """Return gap, weight, κ and κ′(1) of each row with a target, (4, batch, heads, queries)."""
-    found = np.full((4, *logits.shape[:3]), np.nan)
+    statistics = np.full((4, *logits.shape[:3]), np.nan)
     for batch, head, row in np.ndindex(*logits.shape[:3]):
         place, own = int(places[batch][row]), logits[batch, head, row]
         seen = own > -math.inf
@@ -89,8 +89,8 @@ def by_hand(logits, places):
         centred = own[seen] - own[seen].mean()
         gap = own[place] - own[seen].mean()
         slope = torch.softmax(centred, 0) @ centred
-        found[:, batch, head, row] = gap, weight, centred.exp().mean().log(), slope
-    return found
+        statistics[:, batch, head, row] = gap, weight, centred.exp().mean().log(), slope
+    return statistics
 
 
 PLACES = np.random.default_rng(3).integers(-1, 11, (2, 11))
@@ -121,7 +121,7 @@ def test_targets_of_an_array(name):
             assert table["targets"][head] == len(numbers) > 5
             assert table[column][head] == pytest.approx(numbers.mean(), rel=3e-6, abs=3e-6)
         gap, weight, _, slope = expected[:, :, head]
-        lost, lost_gap, lost_slope = (np.nansum((1 - weight) * one) for one in (1, gap, slope))
+        lost, lost_gap, lost_slope = (np.nansum((1 - weight) * x) for x in (1, gap, slope))
         assert table["target_slope"][head] == pytest.approx(lost_slope / lost, rel=1e-5)
         assert table["target_ratio"][head] == pytest.approx(lost_gap / lost_slope, rel=1e-5)
 
@@ -163,8 +163,8 @@ def test_targets_by_name_are_no_padding(name):
     model, ids = foreign.llama(), few_tokens()
     real = LEFT.clone()
     real[0, 4] = False
-    found = known(model, lambda: model(input_ids=ids, attention_mask=real.long()), None, name)
-    for queries in found.values():
+    by_layer = known(model, lambda: model(input_ids=ids, attention_mask=real.long()), None, name)
+    for queries in by_layer.values():
         assert queries.target.tolist() == NAMED[name](ids, real)
 
 
@@ -176,10 +176,10 @@ def test_a_function_of_the_tokens():
         return torch.full(tokens.shape, 2)
 
     model, ids = foreign.llama(), few_tokens()
-    found = known(model, lambda: model(ids), targets=mine)
+    by_layer = known(model, lambda: model(ids), targets=mine)
     assert len(given) == 1
     assert torch.equal(given[0], ids)
-    assert all((queries.target == 2).all() for queries in found.values())
+    assert all((queries.target == 2).all() for queries in by_layer.values())
     with pytest.raises(ValueError, match=r"integers of shape \(2, 12\)"):
         known(model, lambda: model(ids), targets=lambda tokens: tokens[:, :3])
 
@@ -192,7 +192,8 @@ def test_a_sample_is_of_the_rows_it_says():
     q, k, v = qkv()
     call = measure.Call(q, k, v, is_causal=True, queries=measure.Queries(target=SHIFTED))
     some, part = choose(call, v, [1], [2, 5, 9])
-    every, found = measure.measure(call, v), measure.measure(some, part)
-    both = ((*one.rows[:-1], *one.targets) for one in (every, found))  # the outputs' mean differs
+    every, sampled = measure.measure(call, v), measure.measure(some, part)
+    # The outputs' mean differs.
+    both = ((*table.rows[:-1], *table.targets) for table in (every, sampled))
     for whole, few in zip(*both, strict=True):
         np.testing.assert_allclose(few[0], whole[1][:, [2, 5, 9]], rtol=1e-5, atol=2e-6)

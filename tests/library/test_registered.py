@@ -19,11 +19,11 @@ def test_generation_with_a_cache_of_fixed_length_is_that_without():
     model = tiny("GptOss", register("ssmax"), head=True)
     options = {"input_ids": tokens(), "attention_mask": mask(padded=True), "max_new_tokens": 6}
     options |= {"do_sample": False, "output_logits": True, "return_dict_in_generate": True}
-    found = model.generate(cache_implementation="static", **options)
+    cached = model.generate(cache_implementation="static", **options)
     with by_hand(model, "policy"):
         expected = model.generate(use_cache=False, **options)
-    assert torch.equal(found.sequences, expected.sequences)
-    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-3, atol=1e-4)
+    assert torch.equal(cached.sequences, expected.sequences)
+    torch.testing.assert_close(cached.logits, expected.logits, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", ["Gemma3Text", "Whisper"])
@@ -40,11 +40,11 @@ def test_a_factor_multiplies_the_models_own_scale(family):
         name = register(factor="ssmax", train_length=LENGTH)
         assert name == f"attnlib-ssmax-over-that-at-{LENGTH}-keys"
         model.set_attn_implementation(name)
-        found = model(**inputs)[0]
+        output = model(**inputs)[0]
         model.set_attn_implementation(
             register(factor=lambda n, d, position: np.log(n) / np.log(12))
         )
-        torch.testing.assert_close(model(**inputs)[0], found)
+        torch.testing.assert_close(model(**inputs)[0], output)
     assert not torch.allclose(own, expected, atol=1e-2)
 
 
@@ -98,12 +98,12 @@ class TestAsTransformersCallsIt:
         q, k, v = inputs
         module = nn.Identity()  # it does not say whether it is causal, and no file refuses a kernel
         shown = torch.ones(5, 5, dtype=torch.bool).tril()
-        found, _ = function(module, q, k, v)
-        torch.testing.assert_close(found, self.expected(q, k, v, 0.5, shown))
-        found, _ = function(module, q[:, :, :1], k, v)
-        torch.testing.assert_close(found, self.expected(q[:, :, :1], k, v, 0.5, shown[-1:]))
-        found, _ = function(module, q, k, v, is_causal=False)
-        torch.testing.assert_close(found, self.expected(q, k, v, 0.5, shown[-1:]))
+        output, _ = function(module, q, k, v)
+        torch.testing.assert_close(output, self.expected(q, k, v, 0.5, shown))
+        output, _ = function(module, q[:, :, :1], k, v)
+        torch.testing.assert_close(output, self.expected(q[:, :, :1], k, v, 0.5, shown[-1:]))
+        output, _ = function(module, q, k, v, is_causal=False)
+        torch.testing.assert_close(output, self.expected(q, k, v, 0.5, shown[-1:]))
 
     def test_cosines_are_those_of_each_query_with_each_key(self, inputs):
         def seven(n, d, position):
@@ -112,8 +112,8 @@ class TestAsTransformersCallsIt:
         assert register(seven) == "attnlib-seven"  # a function is a policy
         policy = dataclasses.replace(own(seven), applied_to="cosine")
         function = transformers.AttentionInterface()[register(policy)]
-        found, _ = function(nn.Identity(), *inputs, is_causal=False)
+        output, _ = function(nn.Identity(), *inputs, is_causal=False)
         q, k, v = inputs
         q, k = (x / x.norm(dim=-1, keepdim=True) for x in (q, k))
         shown = torch.ones(1, 5, dtype=torch.bool)
-        torch.testing.assert_close(found, self.expected(q, k, v, 7.0, shown))
+        torch.testing.assert_close(output, self.expected(q, k, v, 7.0, shown))

@@ -92,8 +92,8 @@ def test_alpha_one_changes_nothing_and_another_is_the_models_own_scale_changed(n
     model, call = built(name)
     with torch.no_grad():
         before = call()
-        for told in ({"policy": "transformer"}, {"alpha": 1.0}):
-            with rescale(**told):
+        for options in ({"policy": "transformer"}, {"alpha": 1.0}):
+            with rescale(**options):
                 same = call()
             close = {"rtol": 1e-4, "atol": 1e-4}
             torch.testing.assert_close(shown(name, same), shown(name, before), **close)
@@ -120,24 +120,24 @@ def scales_seen(*contexts):
 
 
 def test_the_innermost_context_counts_and_it_decorates_functions():
-    one, two, law = rescale(alpha=1.5), rescale(alpha=3.0), rescale("chiang_cholak")
+    lower, higher, law = rescale(alpha=1.5), rescale(alpha=3.0), rescale("chiang_cholak")
 
-    @one
+    @lower
     def function(depth):
         return scales_seen() if depth == 0 else function(depth - 1)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the outer contexts see no call
         for contexts, alpha in (
-            ((one,), 1.5),
-            ((one, two), 3.0),
-            ((one, two, one), 1.5),
+            ((lower,), 1.5),
+            ((lower, higher), 3.0),
+            ((lower, higher, lower), 1.5),
             ((law, law), math.log(4)),
         ):
             assert scales_seen(*contexts) == pytest.approx(alpha)
         assert function(2) == pytest.approx(1.5)
-    with two:
-        assert scales_seen(one) == pytest.approx(1.5)
+    with higher:
+        assert scales_seen(lower) == pytest.approx(1.5)
         assert scales_seen() == pytest.approx(3.0)
     assert scales_seen() == pytest.approx(1.0)
 
@@ -184,16 +184,16 @@ def test_written_out_attention_is_rescaled_as_a_call_is():
     model = stack(1.0, 1.0)
     for layers, scales in ((None, (3.0, 3.0)), ([0], (3.0, 1.0)), ([1], (1.0, 3.0))):
         with rescale(factor=2.0), rescale(factor=3.0, layers=layers):  # the innermost counts
-            found = model(Y32)
-        torch.testing.assert_close(found, stack(*scales)(Y32))
+            output = model(Y32)
+        torch.testing.assert_close(output, stack(*scales)(Y32))
     expected = first_gradient(stack(3.0, 1.0))
     for layers in ([0], ["0"]):  # a layer that is computed again runs without the model around it
         with rescale(factor=3.0, layers=layers):
             torch.testing.assert_close(first_gradient(Again(model)), expected)
     compiled = torch.compile(model, backend="eager")  # its graph runs as PyTorch's functions
     with torch.no_grad(), rescale(factor=3.0):
-        found = compiled(Y32)
-    torch.testing.assert_close(found, stack(3.0, 3.0)(Y32))
+        output = compiled(Y32)
+    torch.testing.assert_close(output, stack(3.0, 3.0)(Y32))
     fused = stack(1.0, 1.0, ways=("fused", "fused"))
     for factor in ("ssmax", torch.tensor([[1.0], [2.0], [3.0], [0.5]])):
         length = {"train_length": 4} if isinstance(factor, str) else {}
@@ -215,9 +215,9 @@ def test_a_rule_counts_the_keys_that_a_mask_leaves():
         (lambda n, d, position: np.log(n) / math.log(4), None, torch.finfo(torch.float32).min),
     ):
         with rescale(factor=rule, train_length=length):
-            found = (q @ k.mT * 0.3).masked_fill(hidden, lowest).softmax(-1) @ v
+            output = (q @ k.mT * 0.3).masked_fill(hidden, lowest).softmax(-1) @ v
             fused = scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(output, expected)
         torch.testing.assert_close(fused, expected)
     sink = torch.full((HEADS, LENGTH, 1), 0.3)
     for join in (
@@ -225,9 +225,9 @@ def test_a_rule_counts_the_keys_that_a_mask_leaves():
         lambda x: functional.pad(x, (1, 0), value=0.3),
     ):
         with rescale(factor="ssmax", train_length=4):
-            found = join((q @ k.mT * 0.3).masked_fill(hidden, -math.inf)).softmax(-1)
+            output = join((q @ k.mT * 0.3).masked_fill(hidden, -math.inf)).softmax(-1)
         expected = join((q @ k.mT * 0.3 * times).masked_fill(hidden, -math.inf)).softmax(-1)
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(output, expected)
 
 
 def test_weights_of_multi_head_attention_are_rescaled():
@@ -261,12 +261,12 @@ IN_TURN = [None, {"policy": "chiang_cholak"}, {"alpha": 2.0}, {"policy": "chiang
 def in_turn(call):
     """Return the outputs under no context, a policy, an α, the policy, no context."""
     outputs = []
-    for told in IN_TURN:
+    for options in IN_TURN:
         with torch.no_grad():
-            if told is None:
+            if options is None:
                 outputs.append(call())
             else:
-                with rescale(**told):
+                with rescale(**options):
                     outputs.append(call())
     return outputs
 
@@ -295,13 +295,13 @@ def test_a_factor_multiplies_the_models_own_scale(own):
     with rescale(factor=1.0):
         assert torch.equal(model(X), expected)
     if own is not None:
-        said = r"own scale is 0.7, not 1/√d = 0.25, .* rescale\(factor=…\) multiplies it"
-        with rescale(alpha=1.0), pytest.warns(UserWarning, match=said):
+        message = r"own scale is 0.7, not 1/√d = 0.25, .* rescale\(factor=…\) multiplies it"
+        with rescale(alpha=1.0), pytest.warns(UserWarning, match=message):
             assert not torch.allclose(model(X), expected)
     with rescale(factor=3.0):
-        found = model(X)
+        output = model(X)
     sharper(model, 3.0)
-    torch.testing.assert_close(found, model(X))
+    torch.testing.assert_close(output, model(X))
 
 
 def gradients(model):
@@ -326,8 +326,8 @@ def test_some_layers_change_and_the_others_do_not(layers):
     with pytest.raises(ValueError, match="with 7; those"), rescale(factor=3.0, layers=[7]):
         torch.testing.assert_close(model(ids)[0], unchanged)
     with rescale(factor=3.0, layers=layers):  # computed again in the backward pass
-        found = gradients(model)
-    torch.testing.assert_close(found, gradients(expected))
+        rescaled = gradients(model)
+    torch.testing.assert_close(rescaled, gradients(expected))
 
 
 @pytest.mark.parametrize("key_heads", [2, 4])
@@ -342,9 +342,9 @@ def test_a_factor_of_each_head_changes_that_head_alone(key_heads):
     with rescale(factor=2.0):
         every = attended()
     with rescale(factor=torch.tensor([[2.0], [1.0], [2.0], [1.0]])):
-        found = attended()
-    torch.testing.assert_close(found[:, 1::2], own[:, 1::2])
-    torch.testing.assert_close(found[:, ::2], every[:, ::2])
+        by_head = attended()
+    torch.testing.assert_close(by_head[:, 1::2], own[:, 1::2])
+    torch.testing.assert_close(by_head[:, ::2], every[:, ::2])
 
 
 # --- bad input ---------------------------------------------------------------------------------
@@ -390,8 +390,8 @@ def test_calls_that_cannot_get_a_factor_are_named_and_left_as_they_are(kind, why
     model = kind()
     with pytest.warns(UserWarning, match=rf"not changed: the model .*{why}"):  # noqa: SIM117
         with rescale(factor=2.0):
-            found = model(X)
-    torch.testing.assert_close(found, model(X))
+            output = model(X)
+    torch.testing.assert_close(output, model(X))
     with pytest.raises(RuntimeError, match=why):
         scale_gradient(model, [X], lambda model, x: model(x).square().sum())
 

@@ -1,15 +1,15 @@
 """Rows with a needle against mpmath, sums over all rows, Gauss's rules, and simulation."""
 
-from functools import partial, reduce
+from functools import partial
 
 import mpmath as mp
 import numpy as np
 import pytest
-from numpy.polynomial.hermite import hermgauss
 
 from attnlib import exact, policies, retrieval, rows
 from attnlib.retrieval import Fixed, Tilted
 from attnlib.scores import Cosine, DotProduct, Normal
+from tests.book.theorems.numbers import discrete, independent, normal
 from tests.library.test_bad_input import assert_refused
 from tests.library.test_own_laws import Exponential, Laplace, TwoLevels, Uniform
 
@@ -32,8 +32,8 @@ def spread(law):
 
 def assert_all_close(law, needle, alpha, n, expected, rel=1e-10):
     for name, value in expected.items():
-        found = QUANTITIES[name](law, needle, alpha, n)
-        assert found == pytest.approx(float(value), rel=rel, abs=0.0), name
+        quantity = QUANTITIES[name](law, needle, alpha, n)
+        assert quantity == pytest.approx(float(value), rel=rel, abs=0.0), name
 
 
 # --- against what shares nothing with the library -------------------------------------------------
@@ -42,24 +42,19 @@ def assert_all_close(law, needle, alpha, n, expected, rel=1e-10):
 @pytest.mark.parametrize("needle", [Tilted(1.5), Fixed(0.8)], ids=repr)
 @pytest.mark.parametrize("sinks", [(), 1.7, (0.5, 1.0)])
 def test_a_needle_beside_sinks_against_a_tensor_of_gauss_rules(needle, sinks):
-    alpha, (points, weights) = 1.2, hermgauss(60)
-    rival = points * np.sqrt(2.0), weights / np.sqrt(np.pi)
+    alpha, rival = 1.2, normal(60)
     tilted = isinstance(needle, Tilted)
-    own = (rival[0] + needle.theta, rival[1]) if tilted else (np.array([needle.gap]), np.ones(1))
-    axes = [own, rival, rival]
-    s = np.stack(np.meshgrid(*(x for x, _ in axes), indexing="ij"), axis=-1)
-    mass = reduce(np.multiply.outer, [w for _, w in axes])
-    powers = np.exp(alpha * s)
-    total = powers.sum(axis=-1) + np.exp(sinks).sum()
-    p = powers[..., 0] / total
-    found = retrieval.weight(Normal(), needle, alpha, 3, sinks=sinks)
-    assert found == pytest.approx((mass * p).sum(), rel=1e-10)
+    own = (rival[0] + needle.theta, rival[1]) if tilted else discrete([needle.gap])
+    scores, mean = independent(own, rival, rival)
+    powers = np.exp(alpha * np.array(scores))
+    total = powers.sum(axis=0) + np.exp(sinks).sum()
+    p = powers[0] / total
+    weight = retrieval.weight(Normal(), needle, alpha, 3, sinks=sinks)
+    assert weight == pytest.approx(mean(p), rel=1e-10)
     if sinks == ():
-        found = retrieval.loss(Normal(), needle, alpha, 3)
-        assert found == pytest.approx(-(mass * np.log(p)).sum(), rel=1e-10)
-        found = retrieval.collision_probability(Normal(), needle, alpha, 3)
-        squares = (powers**2).sum(axis=-1) / total**2
-        assert found == pytest.approx((mass * squares).sum(), rel=1e-10)
+        squares = (powers**2).sum(axis=0) / total**2
+        expected = {"loss": mean(-np.log(p)), "collision_probability": mean(squares)}
+        assert_all_close(Normal(), needle, alpha, 3, expected)
 
 
 @pytest.mark.parametrize(("theta", "alpha", "n"), [(7.0, 5.0, 10**12), (5.0, 2.0, 10**6)])
@@ -111,9 +106,9 @@ def test_at_the_needles_strength_the_weights_are_calibrated(law, share):
     """α = θ: E P = E Σp² for every law and n, and the loss has its minimum there."""
     theta = share * {"Laplace": 1.3, "Exponential": 0.9}.get(type(law).__name__, 6.0 / spread(law))
     n = np.array([1, 2, 30, 10**7])
-    found = retrieval.weight(law, Tilted(theta), theta, n)
+    weight = retrieval.weight(law, Tilted(theta), theta, n)
     np.testing.assert_allclose(
-        found, retrieval.collision_probability(law, Tilted(theta), theta, n), rtol=1e-12
+        weight, retrieval.collision_probability(law, Tilted(theta), theta, n), rtol=1e-12
     )
     around = theta + 0.01 / spread(law) * np.array([[-1.0], [0.0], [1.0]])
     if theta > 0.0:
@@ -131,11 +126,11 @@ def test_at_the_needles_strength_the_weights_are_calibrated(law, share):
 def test_a_needle_as_any_other_key_makes_a_random_row():
     for law in LAWS:
         alpha, n = 2.0 / spread(law), np.array([2, 50, 10**6])
-        found = retrieval.collision_probability(law, Tilted(0.0), alpha, n)
-        np.testing.assert_allclose(found, exact.collision_probability(law, alpha, n), rtol=1e-10)
-        found = retrieval.loss(law, Tilted(0.0), alpha, n)
+        quantity = retrieval.collision_probability(law, Tilted(0.0), alpha, n)
+        np.testing.assert_allclose(quantity, exact.collision_probability(law, alpha, n), rtol=1e-10)
+        quantity = retrieval.loss(law, Tilted(0.0), alpha, n)
         expected = exact.free_energy(law, alpha, n) - alpha * law.mean
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        np.testing.assert_allclose(quantity, expected, rtol=1e-9)
 
 
 class TestLimits:
@@ -160,8 +155,8 @@ class TestLimits:
                     lambda s: mp.npdf(s, theta) * mp.exp((n - 1) * mp.log1p(-mp.ncdf(-s))),  # noqa: B023
                     [theta - 9, theta - 4, *(theta + x for x in (-1, 1, 3, 5, 7, 9)), theta + 14],
                 )
-            found = retrieval.accuracy(Normal(), Tilted(theta), n)
-            assert found == pytest.approx(float(expected), rel=1e-10)
+            accuracy = retrieval.accuracy(Normal(), Tilted(theta), n)
+            assert accuracy == pytest.approx(float(expected), rel=1e-10)
 
 
 class TestBestAlpha:
@@ -186,10 +181,10 @@ class TestBestAlpha:
     )
     def test_a_needle_hardly_above_the_mean(self, law, gap):
         """The slope of E log(1 + e^{α(s−Δ)}) is 0 at α = 2Δ − …, and odd in Δ for an even law."""
-        found = retrieval.best_alpha(law, Fixed([gap, gap / 2.0]), 2)
-        np.testing.assert_allclose(found, [2.0 * gap, gap], rtol=1e-9)
-        found = retrieval.best_alpha(Normal(), Fixed(gap), 11)
-        assert found == pytest.approx(1.1 * gap, rel=1e-8)
+        best = retrieval.best_alpha(law, Fixed([gap, gap / 2.0]), 2)
+        np.testing.assert_allclose(best, [2.0 * gap, gap], rtol=1e-9)
+        best = retrieval.best_alpha(Normal(), Fixed(gap), 11)
+        assert best == pytest.approx(1.1 * gap, rel=1e-8)
 
     def test_limits(self):
         assert retrieval.best_alpha(Normal(), Fixed(0.0), 50) == 0.0
@@ -199,16 +194,16 @@ class TestBestAlpha:
         assert retrieval.best_alpha(DotProduct(64), Fixed(3.0), 5) > 3.0
 
     def test_a_fixed_needle_is_first_where_all_others_are_below(self):
-        found = retrieval.accuracy(Cosine(3), Fixed(0.9), 40)
-        assert found == pytest.approx(0.95**39, rel=1e-12)
-        found = retrieval.accuracy(Exponential(), Fixed(3.0), 40)
-        assert found == pytest.approx((1.0 - np.exp(-3.0)) ** 39, rel=1e-10)
+        accuracy = retrieval.accuracy(Cosine(3), Fixed(0.9), 40)
+        assert accuracy == pytest.approx(0.95**39, rel=1e-12)
+        accuracy = retrieval.accuracy(Exponential(), Fixed(3.0), 40)
+        assert accuracy == pytest.approx((1.0 - np.exp(-3.0)) ** 39, rel=1e-10)
 
     def test_the_least_scale_is_a_root(self):
         gap, n = np.array([[3.0], [8.0]]), np.array([1, 20, 90])
-        found = retrieval.least_alpha(gap, n)
-        np.testing.assert_allclose(found * gap, np.log(n) + found**2 / 2.0, rtol=1e-13)
-        assert (found <= gap).all()
+        least = retrieval.least_alpha(gap, n)
+        np.testing.assert_allclose(least * gap, np.log(n) + least**2 / 2.0, rtol=1e-13)
+        assert (least <= gap).all()
         assert retrieval.least_alpha(4.0, 10**4) == np.inf
         assert retrieval.least_alpha(1e9, 100) == pytest.approx(np.log(100.0) / 1e9, rel=1e-14)
         assert retrieval.least_alpha(2.0, np.exp(2.0)) == pytest.approx(2.0, rel=1e-6)
@@ -226,10 +221,10 @@ class TestReach:
         ],
         ids=repr,
     )
-    @pytest.mark.parametrize("told", [{}, {"sinks": 0.5}], ids=repr)
-    def test_it_is_the_last_with_half_of_the_weight(self, law, needle, alpha, told):
-        n = float(retrieval.reach(law, needle, alpha, **told))
-        kept, lost = retrieval.weight(law, needle, alpha, [n, n + 1], **told)
+    @pytest.mark.parametrize("options", [{}, {"sinks": 0.5}], ids=repr)
+    def test_it_is_the_last_with_half_of_the_weight(self, law, needle, alpha, options):
+        n = float(retrieval.reach(law, needle, alpha, **options))
+        kept, lost = retrieval.weight(law, needle, alpha, [n, n + 1], **options)
         assert lost < 0.5 <= kept
 
     def test_limits(self):
@@ -237,8 +232,8 @@ class TestReach:
         assert retrieval.reach(Normal(), Fixed(1.0), 1.0, sinks=3.0) == 0.0
         assert retrieval.reach(Normal(), Fixed(40.0), 100.0) == np.inf
         # log n = αΔ − α²/2 to leading order, below freezing
-        found = np.log(retrieval.reach(Normal(), Fixed(12.0), [1.0, 4.0, 8.0]))
-        np.testing.assert_allclose(found, [11.5, 40.0, 64.0], atol=0.05)
+        log_reach = np.log(retrieval.reach(Normal(), Fixed(12.0), [1.0, 4.0, 8.0]))
+        np.testing.assert_allclose(log_reach, [11.5, 40.0, 64.0], atol=0.05)
 
     def test_by_a_rule_it_is_where_that_loses_the_needle(self):
         law, needle = Normal(), Tilted(5.0)
@@ -253,8 +248,8 @@ class TestReach:
         assert retrieval.reach(law, needle, policy="transformer", d=64) == fixed
         mine = policies.own(lambda n, d, position: 5.0 / np.sqrt(d))
         expected = retrieval.reach(law, Tilted([4.0, 5.0]), 5.0)
-        found = retrieval.reach(law, Tilted([4.0, 5.0]), policy=mine, d=64)
-        np.testing.assert_array_equal(found, expected)
+        reach = retrieval.reach(law, Tilted([4.0, 5.0]), policy=mine, d=64)
+        np.testing.assert_array_equal(reach, expected)
 
 
 # --- bad input ----------------------------------------------------------------------------
@@ -294,5 +289,5 @@ def test_a_needle_that_hardly_any_key_reaches_is_lost_as_rarely(alpha):
         density, above = mp.npdf(12), mp.ncdf(-12)
         expected = float(alpha * (density - 12 * above) + mp.pi**2 / 6 * density / alpha)
     for n in (2, 1001):
-        found = retrieval.loss(Normal(), Fixed(12.0), alpha, n)
-        assert found == pytest.approx((n - 1) * expected, rel=1e-4 / (alpha / 100.0) ** 4 + 1e-9)
+        loss = retrieval.loss(Normal(), Fixed(12.0), alpha, n)
+        assert loss == pytest.approx((n - 1) * expected, rel=1e-4 / (alpha / 100.0) ** 4 + 1e-9)

@@ -88,8 +88,8 @@ def test_the_ends_of_the_range():
     np.testing.assert_array_equal(rows.softmax(s), [0.0, 0.5, 0.5])
     assert rows.gradient(s) == rows.frobenius_norm(s) == 0.5
     # The difference 2e308 is no float, α times it is 2.
-    found = rows.softmax([-1e308, 1e308], 1e-308)[0]
-    assert found == pytest.approx(1.0 / (1.0 + np.exp(2.0)), rel=1e-15)
+    weight = rows.softmax([-1e308, 1e308], 1e-308)[0]
+    assert weight == pytest.approx(1.0 / (1.0 + np.exp(2.0)), rel=1e-15)
     for scores, alpha in (([0.25, 0.5, -1e300], np.finfo(float).max), ([1.0, -5.0, 1e308], 0.0)):
         np.testing.assert_array_equal(rows.jacobian(scores, alpha), 0.0)
         assert all(norm(scores, alpha) == 0.0 for norm in NORMS)
@@ -102,12 +102,12 @@ def test_shifts_factors_and_masked_keys(function):
     unit = 1.0 if function is rows.softmax else 4.0
     np.testing.assert_array_equal(function(s, 6.8), unit * function(4.0 * s, 1.7))
     for alpha in (0.0, 1.0, 1e308):
-        found, plain = function([*s, -np.inf], alpha), function(s, alpha)
-        if found.ndim:
-            assert not found[-1].any()
-            assert not found[..., -1].any()
-            found = found[:4, :4] if found.ndim == 2 else found[:4]
-        np.testing.assert_allclose(found, plain, rtol=1e-14)
+        masked, plain = function([*s, -np.inf], alpha), function(s, alpha)
+        if masked.ndim:
+            assert not masked[-1].any()
+            assert not masked[..., -1].any()
+            masked = masked[:4, :4] if masked.ndim == 2 else masked[:4]
+        np.testing.assert_allclose(masked, plain, rtol=1e-14)
 
 
 BATCH = np.random.default_rng(11).standard_normal((3, 4, 5))
@@ -119,9 +119,9 @@ def test_what_is_given_is_read_as_float64_and_left_as_it_was(function):
     function(s, 2.0)
     np.testing.assert_array_equal(s, BATCH)
     for given_ in ([3, 1, 2], np.array([3, 1, 2], np.float16), np.array([3, 1, 2], np.uint64)):
-        found = function(given_)
-        assert found.dtype == np.float64
-        np.testing.assert_array_equal(found, function([3.0, 1.0, 2.0]))
+        values = function(given_)
+        assert values.dtype == np.float64
+        np.testing.assert_array_equal(values, function([3.0, 1.0, 2.0]))
     assert function(np.zeros((0, 3))).shape == (0, *function(np.zeros((2, 3))).shape[1:])
 
 

@@ -85,9 +85,9 @@ def test_mean_and_quantiles_are_those_of_the_values():
     np.testing.assert_allclose(mean, exactly, rtol=1e-12, atol=1e-15)
     squares = [math.fsum((x - m) ** 2) for x, m in zip(sample.values.T, exactly, strict=True)]
     np.testing.assert_allclose(error**2, np.array(squares) / (ROWS - 1) / ROWS, rtol=1e-8)
-    found = sample.quantile(np.array([0.001, 0.25, 0.5, 0.999]))
-    assert found.value.shape == found.standard_error.shape == (4, 3)
-    for level, value in zip((100, 25_000, 50_000, 99_900), found.value, strict=True):
+    quantiles = sample.quantile(np.array([0.001, 0.25, 0.5, 0.999]))
+    assert quantiles.value.shape == quantiles.standard_error.shape == (4, 3)
+    for level, value in zip((100, 25_000, 50_000, 99_900), quantiles.value, strict=True):
         np.testing.assert_array_equal(np.sort(sample.values, axis=0)[level - 1], value)
 
 
@@ -95,9 +95,9 @@ def test_quantiles_are_order_statistics():
     sample = sampling.sample(Normal(), 1, lambda s: s[:, 0], rows=100, seed=1)
     values = np.sort(sample.values)
     # √(0.02 · 0.98/100) is 0.014: from rank 0.6, rounded up, to 3.4
-    found = sample.quantile(0.02)
-    assert found.value == values[1]
-    assert found.standard_error == pytest.approx((values[3] - values[0]) / 2.0)
+    quantile = sample.quantile(0.02)
+    assert quantile.value == values[1]
+    assert quantile.standard_error == pytest.approx((values[3] - values[0]) / 2.0)
     law = sampling.sample(Normal(), 3, lambda s: s[:, 0], rows=400_000, seed=0)
     for level in (0.01, 0.5, 0.9):
         value, error = law.quantile(level)

@@ -177,15 +177,15 @@ def test_cosine_generating_functions_are_within_their_documented_error(d):
     ],
 )
 def test_cosine_derivatives_are_within_their_documented_error(d, alpha):
-    found = Cosine(d).log_mgf_derivatives(alpha)
+    derivatives = Cosine(d).log_mgf_derivatives(alpha)
     with mp.workdps(80):
         nu, a = mp.mpf(d) / 2 - 1, mp.mpf(alpha)
         below, at = mp.besseli(nu, a), mp.besseli(nu + 1, a)
         ratio = at / below
         deficit = a - (mp.loggamma(nu + 1) + nu * mp.log(2 / a) + mp.log(below))
-        assert mp.fabs(found.deficit - deficit) < 1e-12 * (1 + mp.fabs(deficit))
+        assert mp.fabs(derivatives.deficit - deficit) < 1e-12 * (1 + mp.fabs(deficit))
         exact = ratio, 1 - ratio, 1 - ratio**2 - (2 * nu + 1) / a * ratio
-        for value, true in zip(found[1:], exact, strict=True):
+        for value, true in zip(derivatives[1:], exact, strict=True):
             assert mp.fabs(value / true - 1) < 1e-12
 
 

@@ -44,24 +44,24 @@ def test_gradients_against_plain_numpy(law, n):
     logs = np.log([rows.gradient(s, a) for a in alpha])  # another formula, tested elsewhere
     geometric = np.exp(logs.mean(axis=1))
     error = geometric * logs.std(axis=1) / np.sqrt(logs.shape[1])
-    value, found = typical.gradient(law, alpha, n, rows=20_000, seed=5)
-    assert value.shape == found.shape == (3, 1)
+    value, standard_error = typical.gradient(law, alpha, n, rows=20_000, seed=5)
+    assert value.shape == standard_error.shape == (3, 1)
     assert typical.gradient(law, 0.0, n, rows=10) == (0.0, 0.0)
-    np.testing.assert_allclose(found[:, 0], error, rtol=0.25)
-    assert (np.abs(value[:, 0] - geometric) < 4.5 * np.hypot(found[:, 0], error)).all()
+    np.testing.assert_allclose(standard_error[:, 0], error, rtol=0.25)
+    assert (np.abs(value[:, 0] - geometric) < 4.5 * np.hypot(standard_error[:, 0], error)).all()
 
 
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_the_best_geometric_mean_is_the_maximum_over_its_rows(law):
-    found = typical.best_alpha(law, 40, rows=3000, seed=4)
+    best = typical.best_alpha(law, 40, rows=3000, seed=4)
     s = sampling.sample(law, 40, lambda s: s, rows=3000, seed=4).values
-    wide = found.value * np.geomspace(0.02, 50.0, 60)
-    near = found.value * np.linspace(0.9, 1.1, 21)
+    wide = best.value * np.geomspace(0.02, 50.0, 60)
+    near = best.value * np.linspace(0.9, 1.1, 21)
     means = [np.log(rows.gradient(s, alpha)).mean() for alpha in near]
     peak = np.polynomial.Polynomial.fit(near, means, 4).deriv().roots()
-    (peak,) = peak.real[(np.abs(peak.imag) < 1e-9) & (np.abs(peak.real / found.value - 1) < 0.1)]
+    (peak,) = peak.real[(np.abs(peak.imag) < 1e-9) & (np.abs(peak.real / best.value - 1) < 0.1)]
     # The search stops within a hundredth of the standard error.
-    assert abs(found.value - peak) < 0.02 * found.standard_error
+    assert abs(best.value - peak) < 0.02 * best.standard_error
     assert typical.gradient(law, wide, 40, rows=3000, seed=4).value.max() <= np.exp(max(means))
 
 
@@ -90,9 +90,9 @@ def brute_force(s):
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 @pytest.mark.parametrize("n", [2, 3, 300])
 def test_row_optima_against_brute_force(law, n):
-    found = typical.row_optima(law, n, rows=15, seed=8)
+    optima = typical.row_optima(law, n, rows=15, seed=8)
     drawn = sampling.sample(law, n, lambda s: s, rows=15, seed=8).values
-    for s, alpha in zip(drawn, found, strict=True):
+    for s, alpha in zip(drawn, optima, strict=True):
         near = brute_force(s)
         assert rows.gradient(s, alpha) >= rows.gradient(s, near) * (1.0 - 1e-13)
         assert alpha == pytest.approx(near, rel=2e-3)
@@ -115,8 +115,8 @@ def test_of_two_maxima_the_higher_is_taken():
     swap = np.exp(brentq(lead, *np.log([0.02, 0.136]), rtol=1e-6))
     for gap, which in ((swap * 0.99, 1), (swap * 1.01, 0)):
         s, alpha, _ = peaks(gap)
-        found = typical.row_optima(Fixed(tuple(s)), len(s), rows=2)
-        assert found == pytest.approx(np.full(2, alpha[which]), rel=4e-3)
+        optima = typical.row_optima(Fixed(tuple(s)), len(s), rows=2)
+        assert optima == pytest.approx(np.full(2, alpha[which]), rel=4e-3)
 
 
 def test_one_key_has_no_gradient_and_no_optimum():
@@ -130,10 +130,3 @@ def test_rows_that_tie_have_no_optimum():
     assert (typical.row_optima(Fixed((1.0, 1.0, 0.0)), 3, rows=4) > 1e59).all()
     with pytest.raises(ValueError, match="law must have rows whose largest scores differ"):
         typical.best_alpha(Fixed((1.0, 1.0, 0.0)), 3, rows=100)
-
-
-def test_each_step_of_the_search_is_told():
-    tried = []
-    best = typical.best_alpha(Normal(), 64, rows=200, report=tried.append)
-    assert len(tried) > 2
-    assert tried[-2] == pytest.approx(float(best.value), rel=1e-3)

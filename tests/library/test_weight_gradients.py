@@ -22,12 +22,12 @@ def loss(w_q, b_q, w_k, b_k, t=1.0):
 
 
 def slope(function, x, h=1e-5):
-    found = np.empty(x.shape)
+    slopes = np.empty(x.shape)
     for index in np.ndindex(*x.shape):
         step = np.zeros(x.shape)
         step[index] = h
-        found[index] = (function(x + step) - function(x - step)) / (2.0 * h)
-    return found
+        slopes[index] = (function(x + step) - function(x - step)) / (2.0 * h)
+    return slopes
 
 
 ARRAYS = [W_Q, B_Q, W_K, B_K]
@@ -49,10 +49,10 @@ PAIRS = list(zip(ARRAYS, SLOPES, strict=True))
 )
 def test_sums_are_the_derivatives_of_the_loss(shape, axis):
     kernels = [tuple(map(shape, PAIRS[i])) for i in (0, 2)]
-    found = by_head(
+    gradients = by_head(
         [kernels[0], PAIRS[1]], [kernels[1], PAIRS[3]], heads=HEADS, key_heads=KEY_HEADS, axis=axis
     )
-    np.testing.assert_allclose(found, BY_HEAD, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(gradients, BY_HEAD, rtol=1e-6, atol=1e-7)
 
 
 def test_arrays_that_are_not_those_of_queries_are_refused():

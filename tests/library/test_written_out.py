@@ -83,7 +83,7 @@ def in_place(q, k, v, t):
 def by_index(q, k, v, t):
     logits = q @ k.mT * (t * D**-0.5)
     logits[..., ~CAUSAL] = -1e9
-    logits = logits - logits.max(dim=-1, keepdim=True).values
+    logits = logits - logits.max(dim=-1, keepdim=True).values.expand_as(logits)
     return logits.softmax(-1) @ v
 
 
@@ -109,7 +109,7 @@ def sinks(q, k, v, t):
 
 
 def keys_first(q, k, v, t):
-    return ((k @ q.mT).mT * (t * D**-0.5)).softmax(-1) @ v
+    return (k @ q.mT * (t * D**-0.5)).mT.softmax(-1) @ v
 
 
 def added_in_parts(q, k, v, t):
@@ -193,6 +193,8 @@ NONE = {
         nn.Linear(8, 3)(X).softmax(-1)[..., None, :] @ X[..., None, :3].mT
     ),
     "exp beside a softmax": lambda: (X @ X.mT).exp().sum(-1),
+    "a vector's product": lambda: (X[0, 0] @ X.mT[:, None]).mT.softmax(-1),
+    "a rotation": lambda: torch.linalg.svd(X.mT @ X)[2] @ X.mT,
     "after attention": lambda: nn.Linear(8, 3)(matmul_of(X)).softmax(-1),
 }
 
@@ -286,7 +288,13 @@ def written_over(q, k):
     return logits.softmax(-1)
 
 
+def topmost_put_back(q, k):
+    logits, places = (q @ k.mT).topk(3)
+    return torch.zeros(B, H, L, L).double().scatter_(-1, places, logits.exp_()) @ V
+
+
 UNREACHED = {
+    "weights of exp": topmost_put_back,
     "exp and a sum": lambda q, k: (q @ k.mT).exp() @ V,
     "axis 2": lambda q, k: (k @ q.mT).softmax(2),
     "conv2d": lambda q, k: nn.Conv2d(H, H, 1).double()(q @ k.mT).softmax(-1),
@@ -359,8 +367,8 @@ def test_values_are_had_where_weights_meet_them(code):
     with Multiply() as watch:
         output = code(Q, K, V, 1.0)
     (call,) = watch.seen
-    layout, (values, found) = call.layout._replace(heads=H), watch.values
-    assert torch.equal(layout.by_head(found), output)
+    layout, (values, attended) = call.layout._replace(heads=H), watch.values
+    assert torch.equal(layout.by_head(attended), output)
     weights = layout.by_head(call.logits.softmax(-1))
     torch.testing.assert_close(weights @ layout.by_head(values), output)
     call.layout = layout
@@ -399,6 +407,10 @@ def heads_of(logits, heads, batch):
 def test_heads_are_told_apart_or_in_doubt(logits, batch, heads, certain):
     count, doubt = heads_of(logits, H, batch)
     assert (count, not doubt) == (heads, certain)
+
+
+def test_sequences_behind_heads_of_unknown_number_leave_a_doubt():
+    assert heads_of(lambda: Q.transpose(0, 1) @ K.transpose(0, 1).mT, 0, B)[1]
 
 
 @pytest.mark.parametrize("batch", [B, H])

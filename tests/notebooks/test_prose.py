@@ -6,7 +6,7 @@ its sentence must cite: have a citation or a link. A page without cells has thos
 """
 
 import re
-from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from functools import cache
 from typing import NamedTuple
 
@@ -80,14 +80,8 @@ def unproved(page: Page) -> list[str]:
     numbers = {Decimal(number) for number in NUMBER.findall(page.code + page.printed)}
 
     def has(typed: Decimal) -> bool:
-        step = Decimal(1).scaleb(typed.as_tuple().exponent)
-        return any(
-            (number * times / step).quantize(Decimal(1), rounding) * step == typed
-            for times in (1, 100)
-            for number in numbers
-            if abs(number * times - typed) <= step
-            for rounding in (ROUND_HALF_UP, ROUND_HALF_DOWN)
-        )
+        half = Decimal(5).scaleb(typed.as_tuple().exponent - 1)
+        return any(abs(number * times - typed) <= half for times in (1, 100) for number in numbers)
 
     return [
         f"{typed}: {sentence.strip()}"

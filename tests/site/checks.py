@@ -48,9 +48,9 @@ def anchors(page: Path) -> set[str]:
 
 def unresolved_markup(site: Path, page: Path) -> list[str]:
     """Find roles, directives and references that reached the page as they were written."""
-    found = [f"{text[:80]!r}" for text in prose(page) if RAW_MARKUP.search(text)]
+    raw = [f"{text[:80]!r}" for text in prose(page) if RAW_MARKUP.search(text)]
     marks = f"//*[{of_class('problematic', 'system-message')}] | //pending_xref"
-    return found + [f"{mark.tag}: {mark.text_content()[:80]!r}" for mark in tree(page).xpath(marks)]
+    return raw + [f"{mark.tag}: {mark.text_content()[:80]!r}" for mark in tree(page).xpath(marks)]
 
 
 def prose(page: Path) -> list[str]:
@@ -161,9 +161,6 @@ OVERFLOW = r"""() => {
 WIDTHS = (320, 1280)
 """CSS pixels: the narrowest telephone, or a laptop's window at four times its size; a laptop."""
 
-MOST_ELEMENTS = 4500
-"""A page has fewer of them when it opens; code that is folded and live figures below come later."""
-
 PATIENCE = 120_000
 """Milliseconds that a condition may take to come true, on a machine with much else to do."""
 
@@ -189,23 +186,21 @@ def findings(page: Page, address: str, widths: tuple[int, ...]) -> list[str]:
     page.goto("about:blank")  # which is soon laid out again
     page.set_viewport_size({"width": widths[0], "height": 800})
     page.goto(address)
-    elements = page.evaluate("document.querySelectorAll('*').length")
-    found = [f"the page has {elements} elements"] if elements >= MOST_ELEMENTS else []
     page.evaluate(ALL_THERE)
-    found += page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
+    problems = page.evaluate(FORMULAS) + page.evaluate(OVERFLOW)
     for width in widths[1:]:
         page.set_viewport_size({"width": width, "height": 800})
         page.evaluate(SETTLED)
-        found += page.evaluate(OVERFLOW)
-    return found
+        problems += page.evaluate(OVERFLOW)
+    return problems
 
 
-def watch(page: Page, found: list[str]) -> None:
+def watch(page: Page, problems: list[str]) -> None:
     """Note errors and requests of a page that fail or go to another host, as they happen."""
 
     def note(condition: bool, finding: str) -> None:
         if condition:
-            found.append(finding)
+            problems.append(finding)
 
     page.on("console", lambda message: note(message.type == "error", f"console: {message.text}"))
     page.on("pageerror", lambda error: note(True, f"script error: {error}"))

@@ -67,7 +67,7 @@ def call(browser, address):
 
 
 @pytest.fixture
-def found():
+def problems():
     """Errors and outside requests of the pages of a test: there must be none at its end."""
     noted = []
     yield noted
@@ -101,12 +101,12 @@ def new_page(browser):
 
 
 @pytest.fixture
-def opened(new_page, address, found):
+def opened(new_page, address, problems):
     """Return a function that opens a page, and waits until all of it is there."""
 
     def opened(name, width=1280, **options):
         page = new_page(width, **options)
-        watch(page, found)
+        watch(page, problems)
         stem = re.match("[^?#]*", name)[0]
         page.goto(f"{address}/{stem}.html{name.removeprefix(stem)}")
         return page

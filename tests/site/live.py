@@ -18,11 +18,11 @@ def readings(figure):
     return dict(zip(names, values, strict=True))
 
 
-def logits_of(found, query):
+def logits_of(entry, query):
     """The logits that a query sees, from the record."""
-    q, k = shown.unpacked(found["queries"]), shown.unpacked(found["keys"])
-    end = query + 1 if found["causal"] else len(k)
-    return found["scale"] * k[:end] @ q[query]
+    q, k = shown.unpacked(entry["queries"]), shown.unpacked(entry["keys"])
+    end = query + 1 if entry["causal"] else len(k)
+    return entry["scale"] * k[:end] @ q[query]
 
 
 def settle(page):

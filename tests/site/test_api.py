@@ -2,17 +2,12 @@
 
 import importlib
 import inspect
-import pkgutil
 import re
 
 import pytest
 
-import attnlib
 from tests.paths import ROOT
 from tests.site.checks import PAGES, anchors, tree
-
-INNER = {"cli", "extras", "interception", "opening", "projections"}
-"""Modules that serve the others, and the command line, which has its own page."""
 
 SHOWN = {
     module: page
@@ -21,12 +16,6 @@ SHOWN = {
     for module in re.findall(r"automodule:: (\S+)", (ROOT / f"{page}.md").read_text("utf-8"))
 }
 """The page of each module."""
-
-
-def test_every_module_has_a_page():
-    modules = {module.name for module in pkgutil.iter_modules(attnlib.__path__)}
-    public = {name for name in modules - INNER if not name.startswith("_")}
-    assert {name.split(".")[1] for name in SHOWN if name.startswith("attnlib.")} >= public
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -32,8 +32,8 @@ def test_a_place_that_moved_is_where_its_address_leads(site):
     moved = dict(re.findall(r"^    (\w+): `([^`]+)`", text, re.MULTILINE))
     assert len(moved) >= 5
     for name, places in moved.items():
-        there = {pair.partition(":")[2] or pair for pair in places.split()}
-        assert there <= anchors(site / "chapters" / f"{name}.html"), name
+        targets = {pair.partition(":")[2] or pair for pair in places.split()}
+        assert targets <= anchors(site / "chapters" / f"{name}.html"), name
 
 
 MOST_BYTES = 70_000

@@ -20,8 +20,8 @@ NEEDLES = {"theta": retrieval.Tilted, "gap": retrieval.Fixed}
 
 def test_means_of_rows(call):
     places = [(0.0, 50), (0.05, 300), (8.0, 2), (2.4, 4096), (3.0, 10**9), (7.0, 16), (160.0, 512)]
-    found = call("cases.map((c) => [m.meanCollision(...c), m.meanGradient(...c)])", places)
-    for (alpha, n), (collision, gradient) in zip(places, found, strict=True):
+    means = call("cases.map((c) => [m.meanCollision(...c), m.meanGradient(...c)])", places)
+    for (alpha, n), (collision, gradient) in zip(places, means, strict=True):
         expected = float(exact.collision_probability(LAW, alpha, n))
         assert collision == pytest.approx(expected, rel=1e-5)
         assert gradient == pytest.approx(alpha * (1 - expected), rel=1e-4)
@@ -30,10 +30,10 @@ def test_means_of_rows(call):
 def test_the_approximation_and_the_criteria(call):
     n = [2, 3, 300, 311, 312, 4096, LARGEST_N]
     alpha = [0.01, 0.7, 2.0]
-    found = call("cases.n.map((n) => cases.alpha.map((a) => m.annealedGradient(a, n)))", {
+    gradients = call("cases.n.map((n) => cases.alpha.map((a) => m.annealedGradient(a, n)))", {
         "n": n, "alpha": alpha,
     })  # fmt: skip
-    np.testing.assert_allclose(found, annealed.gradient(LAW, alpha, np.array(n)[:, None]))
+    np.testing.assert_allclose(gradients, annealed.gradient(LAW, alpha, np.array(n)[:, None]))
     listed = call("cases.map(m.criteria)", n)
     for keys, scales in zip(n, listed, strict=True):
         assert scales["variance"] == 1
@@ -77,7 +77,7 @@ def test_the_weight_and_the_loss_of_a_needle(call, kind):
 def test_every_policy_is_the_library_s(call):
     n = np.array([2, 3, 513, 5000, 131_072, LARGEST_N])[:, None]
     d = np.array([8, 9, 64, 128, 65536])
-    found = np.array(call(
+    numbers = np.array(call(
         """cases.n.map((n) => cases.d.map((d) =>
           m.POLICIES.map((p) => [m.policyScale(p, n, d), m.policyAlpha(p, n, d)])))""",
         {"n": n.ravel().tolist(), "d": d.tolist()},
@@ -85,8 +85,8 @@ def test_every_policy_is_the_library_s(call):
     assert call("m.POLICIES.map(({ name }) => name)") == list(POLICIES)
     for i, policy in enumerate(POLICIES.values()):
         exactly = 1e-4 if policy.name == "gradient_cosine" else 1e-9  # which has a table
-        np.testing.assert_allclose(found[:, :, i, 0], policy.scale(n, d), rtol=exactly)
-        np.testing.assert_allclose(found[:, :, i, 1], policy.alpha(n, d), rtol=exactly)
+        np.testing.assert_allclose(numbers[:, :, i, 0], policy.scale(n, d), rtol=exactly)
+        np.testing.assert_allclose(numbers[:, :, i, 1], policy.alpha(n, d), rtol=exactly)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_every_policy_is_the_library_s(call):
 )
 def test_what_is_recommended(call, known, alpha, times, unit):
     state = {"n": 4096, "d": 64, "unit": unit, "known": known, "theta": 4, "g": 9, "v": 4, "own": 1}
-    found = call("m.scales(cases)", state)
-    advice = found["recommended"]
+    answer = call("m.scales(cases)", state)
+    advice = answer["recommended"]
     assert advice["alpha"] == pytest.approx(alpha)
     assert advice["scale"] == pytest.approx(times * (8 if unit else 1 / 8))
-    rules = {rule["name"]: rule for rule in found["policies"]}
+    rules = {rule["name"]: rule for rule in answer["policies"]}
     if known == "head":  # which is left as it is; what finds this one key is shown beside
-        (finding,) = (one for one in found["criteria"] if one["name"] == "finding")
+        (finding,) = (line for line in answer["criteria"] if line["name"] == "finding")
         assert finding["alpha"] == pytest.approx(4.5)
         like, unlike = ("qk_norm", "transformer")[:: 1 if unit else -1]
         assert rules[like]["alpha"] == pytest.approx(2.0)
@@ -136,9 +136,9 @@ def multiplied(monkeypatch):
     def multiplied(text, applied_to, n):
         q, k, v = torch.randn(3, n, 16, generator=torch.Generator().manual_seed(1)).double()
         exec(text, {"q": q, "k": k, "v": v})
-        found, scale = seen.pop()
+        query, scale = seen.pop()
         unit = q / q.norm(dim=-1, keepdim=True) if applied_to == "cosine" else q
-        return ((found * unit).sum(-1) / (unit * unit).sum(-1) * scale).numpy()
+        return ((query * unit).sum(-1) / (unit * unit).sum(-1) * scale).numpy()
 
     return multiplied
 
@@ -165,12 +165,12 @@ def test_the_lines_of_code_multiply_with_what_the_catalogue_says(call, multiplie
             by_query = causal and name in BY_KEYS_SEEN
             expected = policy.scale(np.arange(1, n + 1) if by_query else n, 16)
         for text in (code["torch"], code["attnlib"]):
-            found = multiplied(text, rule["applied_to"], n)
-            np.testing.assert_allclose(found, expected, rtol=6e-4, atol=1e-9, err_msg=text)
+            factor = multiplied(text, rule["applied_to"], n)
+            np.testing.assert_allclose(factor, expected, rtol=6e-4, atol=1e-9, err_msg=text)
 
 
 def test_every_row_is_the_library_s(call):
-    found = call(
+    rows_by_head = call(
         """m.RECORDED.heads.map((head) => head.meant.map((_, query) => {
           const logits = m.logitsOf(head, query);
           return [0.5, 1, 3].map((times) => {
@@ -179,8 +179,8 @@ def test_every_row_is_the_library_s(call):
           });
         }))"""
     )
-    for one, of_head in zip(shown.SHOWN, found, strict=True):
-        table = load("real_heads_shown").find(**one.at)
+    for head, of_head in zip(shown.SHOWN, rows_by_head, strict=True):
+        table = load("real_heads_shown").find(**head.at)
         for query in range(1, len(of_head), 7):
             logits = logits_of(table, query)
             for times, row in zip((0.5, 1, 3), of_head[query], strict=True):
@@ -194,8 +194,8 @@ def test_every_row_is_the_library_s(call):
 
 def test_random_rows_are_near_the_library_s_between_the_nodes(call):
     cases = [[7, 0.8], [19, 2.3], [40, 5.5], [53, 1.4], [50, 14.0]]
-    found = call("cases.map(([n, alpha]) => m.randomKeys(n, alpha))", cases)
-    for (n, alpha), quantiles in zip(cases, found, strict=True):
+    by_case = call("cases.map(([n, alpha]) => m.randomKeys(n, alpha))", cases)
+    for (n, alpha), quantiles in zip(cases, by_case, strict=True):
 
         def keys(scores, alpha=alpha):
             return 1 / rows.collision_probability(rows.softmax(scores, alpha))

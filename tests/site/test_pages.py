@@ -10,8 +10,8 @@ from tests.site.checks import PAGES, WIDTHS, findings
 def test_page_shows_well(window, address, name):
     page, noted = window
     noted.clear()
-    found = findings(page, f"{address}/{name}.html", WIDTHS)
-    assert found + noted == []
+    problems = findings(page, f"{address}/{name}.html", WIDTHS)
+    assert problems + noted == []
 
 
 def test_the_site_works_from_a_folder(new_page, site):
@@ -65,15 +65,15 @@ NOT_OURS = {"exclude": [[".citation-list"]]}
 
 def violations(page):
     """Return what axe calls serious or critical, contrast in both colour schemes."""
-    found = Axe().run(page, NOT_OURS, REST).response["violations"]
+    problems = Axe().run(page, NOT_OURS, REST).response["violations"]
     page.evaluate(ONE_OF_A_KIND)
-    found += Axe().run(page, options=CONTRAST).response["violations"]
+    problems += Axe().run(page, options=CONTRAST).response["violations"]
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
-    found += Axe().run(page, options=CONTRAST).response["violations"]
+    problems += Axe().run(page, options=CONTRAST).response["violations"]
     return [
         f"{violation['id']}: {node['html'][:150]}: {node['failureSummary']}"
-        for violation in found
+        for violation in problems
         if violation["impact"] in ("serious", "critical")
         for node in violation["nodes"]
     ]

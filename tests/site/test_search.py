@@ -32,7 +32,7 @@ ASKED = {
 
 
 @pytest.fixture(scope="module")
-def found(browser, address):
+def search_places(browser, address):
     """Return a function that returns the places that are found for each of some phrases."""
     page = browser.new_page()
     page.set_default_timeout(PATIENCE)
@@ -42,10 +42,10 @@ def found(browser, address):
     page.close()
 
 
-def test_a_synonym_finds_first_the_sections_that_are_meant(found, site):
+def test_a_synonym_finds_first_the_sections_that_are_meant(search_places, site):
     table = list(search.synonyms())
     for written in (str, str.upper):
-        places = found([written(phrase) for phrase, _, _ in table])
+        places = search_places([written(phrase) for phrase, _, _ in table])
         for (phrase, page, anchor), first in zip(table, places, strict=True):
             section = f"{page}#{anchor}" if anchor else page
             others = sum(1 for other, _, _ in table if other == phrase)
@@ -54,8 +54,8 @@ def test_a_synonym_finds_first_the_sections_that_are_meant(found, site):
         assert not anchor or anchor in anchors(site / f"{page}.html"), phrase
 
 
-def test_questions_find_their_chapter_first(found):
-    firsts = [places[0].split("#")[0] for places in found(list(ASKED))]
+def test_questions_find_their_chapter_first(search_places):
+    firsts = [places[0].split("#")[0] for places in search_places(list(ASKED))]
     assert dict(zip(ASKED, firsts, strict=True)) == {
         phrase: f"chapters/{chapter}" for phrase, chapter in ASKED.items()
     }

@@ -45,7 +45,7 @@ def cap(at: Place) -> None:
     def log_odds(x, logit):
         logits = np.full(4, logit)
         logits[0] += SIGMA * x
-        p = weights([capped.value(ell=one, **known) for one in logits])
+        p = weights([capped.value(ell=ell, **known) for ell in logits])
         return math.log(p[0] / p[1])
 
     rate, start = (slope(lambda x, to=to: log_odds(x, to), 0.0, 1e-2) for to in (level, 0.0))

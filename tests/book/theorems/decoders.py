@@ -61,9 +61,9 @@ def shown_of_a_row(at: Place) -> None:
     # One query of dimension 1, so that the keys are the logits.
     query = torch.ones(1, 1, 1, 1, dtype=torch.float64)
     key = logits.reshape(1, 1, n, 1)
-    found = measure(Call(query, key, key, scale=1.0), None)
+    measured = measure(Call(query, key, key, scale=1.0), None)
     squares = float(((logits - logits.mean()) ** 2).sum())
-    assert np.isclose(found.rows.variance.item(), squares / float(at.same("n - 1").value(n=n)))
+    assert np.isclose(measured.rows.variance.item(), squares / float(at.same("n - 1").value(n=n)))
     assert np.isclose(at.same(r"\sqrt{2\log n}").value(n=n), freezing.critical_alpha(n))
 
 
@@ -135,8 +135,8 @@ def geometric_mean_in_the_limit(at: Place) -> None:
     below = 0.4  # where g is nearly α in all rows, so that its logarithm is that of its mean
     critical = float(freezing.critical_alpha(MANY))
     mean = at.formula(r"\operatorname{E}\log(g/\sqrt{2\log n})")
-    found = mean.value(E=itself, g=gradient(below * critical, MANY), n=MANY)
-    assert np.isclose(found, at.same(r"\log x").value(x=below), atol=1e-6)
+    log_mean = mean.value(E=itself, g=gradient(below * critical, MANY), n=MANY)
+    assert np.isclose(log_mean, at.same(r"\log x").value(x=below), atol=1e-6)
     above = at.formula(r"\log x + \operatorname{E}\log(1 - Y)")
     arrivals = np.random.default_rng(0).exponential(size=(4000, 400)).cumsum(axis=1)
     for x, low in ((1.05, -0.05), (3.0, -5.0)):

@@ -98,8 +98,8 @@ def at_rest(at: Place) -> None:
         query, key = both.reshape(2, 3, 2)
         return loss(query, key) + decay / 2 * (square(query) + square(key))
 
-    found = minimize(whole, first, method="BFGS", options={"gtol": 1e-9, "maxiter": 2000}).x
-    query, key = found.reshape(2, 3, 2)
+    minimum = minimize(whole, first, method="BFGS", options={"gtol": 1e-9, "maxiter": 2000}).x
+    query, key = minimum.reshape(2, 3, 2)
     assert square(query) > 0.1
     slope = (loss(query, key, 1e-4) - loss(query, key, -1e-4)) / 2e-4
     names = {

@@ -77,8 +77,8 @@ def poisson(at: Place) -> None:
     assert points[2] == 0.0
     m, alpha, _ = _points(3, 1e4)
     energy, twice = (float(exact.free_energy(Cosine(3), k * alpha, 1e4)) for k in (1, 2))
-    found = {"H": float(exact.entropy(Cosine(3), alpha, 1e4)), "H_2": 2 * energy - twice}
-    at.formula(r"\operatorname{E} H \to").holds(rough=1e-4, E=itself, m=m, Psi=_ein, **found)
+    entropies = {"H": float(exact.entropy(Cosine(3), alpha, 1e4)), "H_2": 2 * energy - twice}
+    at.formula(r"\operatorname{E} H \to").holds(rough=1e-4, E=itself, m=m, Psi=_ein, **entropies)
 
 
 @tied("proposition-harmonic")

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -94,10 +93,10 @@ def slope(function: Callable[[float], Any], at: float, step: float = 1e-4) -> An
 
 def highest(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """Return where a function is largest between two ends, and how large."""
-    found = minimize_scalar(
+    optimum = minimize_scalar(
         lambda x: -function(x), bounds=(low, high), method="bounded", options={"xatol": 1e-9}
     )
-    return float(found.x), -float(found.fun)
+    return float(optimum.x), -float(optimum.fun)
 
 
 def jacobian(function: Callable[[Array], Array], at: Array, step: float = 1e-3) -> Array:
@@ -115,8 +114,3 @@ def some_rows() -> tuple[Array, ...]:
     """Return a few rows of scores of 2 to 6 keys."""
     generator = np.random.default_rng(7)
     return tuple(generator.standard_normal(n) for n in (2, 3, 6))
-
-
-def grid(*values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return all combinations."""
-    return list(product(*values))

@@ -29,7 +29,7 @@ def outputs(correlation: float = 0.0):
     """Return the letters of rows of two normal scores, with values of mean 0 and variance 1."""
     (s1, s2, common, *own), mean = independent(normal(), normal(), COIN, COIN, COIN)
     row = of_row([s1, s2], ALPHA)
-    v = [math.sqrt(correlation) * common + math.sqrt(1 - correlation) * one for one in own]
+    v = [math.sqrt(correlation) * common + math.sqrt(1 - correlation) * noise for noise in own]
     z = sum(p * value for p, value in zip(row["p"], v, strict=True))
     return {**row, "v": v, "z": z, "E": mean, "Var": variance(mean)}
 
@@ -79,8 +79,8 @@ def one_constant(at: Place) -> None:
         return float(factor.value(n=n)) * math.sqrt(collisions(1.0, n))
 
     coefficient = (relative(1000) - float(stated.value(n=1000, O=lambda _: 0.0))) * 1000**2
-    found = float(stated.value(n=10**4, O=lambda power: coefficient * power))
-    assert np.isclose(found, relative(10**4), rtol=1e-6, atol=0.0)
+    predicted = float(stated.value(n=10**4, O=lambda power: coefficient * power))
+    assert np.isclose(predicted, relative(10**4), rtol=1e-6, atol=0.0)
 
 
 @cache
@@ -131,7 +131,7 @@ def gradients(at: Place) -> None:
         stated = [
             float(value) for [value] in at.display().values({"|Jx|": "u", r"\|J\|_F": "F"}, **row)
         ]
-        library = [float(one) ** 2 for one in (std.value, std.key, std.query)]
+        library = [float(deviation) ** 2 for deviation in (std.value, std.key, std.query)]
         np.testing.assert_allclose(stated, library, rtol=3e-4)
         at.formula(r"r = |q|/").holds(**row)
     p = np.array([0.2, 0.5, 0.3])
@@ -151,5 +151,5 @@ def self_attention(at: Place) -> None:
     known = {**row, "E": mean, "m": m, "w": 2.0}
     at.display().holds({r"\operatorname{Var} z": "x"}, x=total, relative=1e-7, **known)
     limit = at.formula(r"\alpha^2/w").value(w=8.0, **{r"\alpha": ALPHA})
-    found = initialisation.self_attention_variance(ALPHA, 10**12, 8)
-    assert np.isclose(limit, found, rtol=1e-4)
+    predicted = initialisation.self_attention_variance(ALPHA, 10**12, 8)
+    assert np.isclose(limit, predicted, rtol=1e-4)

@@ -3,12 +3,14 @@
 Derivatives are taken by differences, optima by a search; the rows are a few random ones.
 """
 
+from itertools import product
+
 import numpy as np
 
 from attnlib import rows
 from experiments.power_softmax import power_softmax, power_softmax_jacobian
 from tests.book.formulas import Place
-from tests.book.theorems.numbers import grid, highest, jacobian, of_row, some_rows
+from tests.book.theorems.numbers import highest, jacobian, of_row, some_rows
 from tests.book.theorems.registry import tied
 
 DERIVATIVE = {r"\frac{\partial p_i}{\partial s_j}": "D_{ij}"}
@@ -33,7 +35,7 @@ def letters(s, alpha):
     }
 
 
-ROWS = [letters(s, alpha) for s, alpha in grid(some_rows(), (0.7, 2.0))]
+ROWS = [letters(s, alpha) for s, alpha in product(some_rows(), (0.7, 2.0))]
 EVEN = letters(np.zeros(2), 1.3)
 """Two keys of weight ½, which attain the bounds."""
 
@@ -47,7 +49,7 @@ def of_weights(at: Place) -> None:
 @tied("theorem-jacobian")
 def the_jacobian(at: Place) -> None:
     for row in ROWS:
-        for i, j in grid(row["i in"], row["i in"]):
+        for i, j in product(row["i in"], row["i in"]):
             at.display().holds({**DERIVATIVE, "pp^\\top": "P"}, **{**row, "i": i, "j": j})
 
 
@@ -117,6 +119,9 @@ def scale_forward_and_backward(at: Place) -> None:
     at.formula("y(cx) = y(x)").holds(x=x, c=c, y=lambda at_: power_softmax(at_, m))
     slopes = {r"\frac{\partial y}{\partial x}": "D"}
     at.display().holds(slopes, relative=1e-6, D=derivative, x=x, c=c)
+    np.testing.assert_allclose(power_softmax_jacobian(x, m), derivative(x), rtol=1e-6)
+    powers = np.abs(x) ** m
+    np.testing.assert_allclose(power_softmax(x, m, 0.3), powers / (0.3 + powers.sum()))
     gradient = at.formula(r"m(1 - \sum_i y_i^2)").value(m=m, y=power_softmax(x, m), i_in=range(3))
     assert np.isclose(np.abs(derivative(x) * x).sum() / 2, gradient)
 
