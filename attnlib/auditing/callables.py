@@ -361,11 +361,14 @@ class CallableAudit(ScaleAudit):
                 self.report.add("sink", f"a logit of {text}", actual, "equal rows")
         known = any(entry.code == "softmax" for entry in self.report.findings)
         if sink is None and self.nearer is None and self.cap_found == math.inf and not known:
-            for why, times in questions.sums(subject, self.length, self.unit, self.whole).items():
+            for why, times in questions.sums(
+                subject, self.length, self.unit, factor.value, whole=self.whole
+            ).items():
                 untold = math.isfinite(times) or not self.report.findings
                 if untold and not agree(1.0, times / factor.high, times / factor.low):
                     actual = f"{times / factor.value:.4g}".replace("nan", "NaN")
                     self.report.add("softmax", "weights that add up to 1", actual, why)
+                    break
         if not agree(self.expected.factor, factor.low, factor.high):
             meant_factor = f"a factor of {self.expected.factor:g}"
             self.report.add("values", meant_factor, shown(factor), "v = 1")

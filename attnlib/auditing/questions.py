@@ -338,10 +338,13 @@ def of_small_values(subject: Subject, length: int) -> float:
     return float(4.0 * small / large)
 
 
-def sums(subject: Subject, length: int, unit: float, whole: bool) -> dict[str, float]:
+def sums(
+    subject: Subject, length: int, unit: float, factor: float, *, whole: bool
+) -> dict[str, float]:
     """Measure what the weights of the first or last row add up to where logits differ, by a cause.
 
-    The rows between have logits of 0. Those of a `whole` float may be of any size.
+    The rows between have logits of 0. `factor` is on the output, and logits in a `whole` float may
+    be of any size. A row whose sum is of other rows or heads has another where these are as itself.
     """
     given = contents(subject, length, length, torch.tensor([0]), 0.0)
     rising = torch.linspace(-1.0, 1.0, length, dtype=torch.float64)
@@ -369,9 +372,11 @@ def sums(subject: Subject, length: int, unit: float, whole: bool) -> dict[str, f
     q, k = (torch.randn(t.shape, generator=random, dtype=torch.float64) for t in given[:2])
     if not subject.normalises:
         q *= float(near(2.0 / (abs(unit) * math.sqrt(subject.size.dimension))))
-    output = subject.output(q, k, v).sum(axis=-1).ravel() / float(v[0, 0].sum())
-    why = "random queries: sums or the largest are of other rows or heads"
-    values[why] = float(output[np.argmax(np.abs(output - np.median(output)))])
+    alone = q[-1:, -1:].expand_as(q), k[-1:].expand_as(k)
+    together, same = (subject.output(*pair, v)[-1, -1].sum() for pair in ((q, k), alone))
+    values["the sum or the largest logit is of other rows or heads"] = factor * float(
+        together / same
+    )
     return values
 
 
