@@ -140,8 +140,8 @@ def rules() -> Rows:
 
 
 def faults() -> Rows:
-    """Yield the faults of the museum that are a wrong factor, from the smallest, with costs."""
-    factors, costs = verdicts.factors_of_faults(), verdicts.costs_of("faults", "exhibit")
+    """Yield the known bugs that are a wrong factor, from the smallest, with costs."""
+    factors, costs = verdicts.factors_of_faults(), verdicts.costs_of("faults", "bug")
     for name in sorted(costs, key=factors.__getitem__):
         yield f"`{name}`", f"{factors[name]:.3g}", signed(costs[name].mean())
 

@@ -103,8 +103,8 @@ def _means(gains: Mapping[str, Values]) -> Values:
 
 
 def _audit() -> str:
-    exhibits = [entry for entry in load("museum").entries if "exhibit" in entry.key]
-    return f"{sum(bool(entry.result['audit']) for entry in exhibits)} of {len(exhibits)}"
+    bugs = [entry for entry in load("known_bugs").entries if "bug" in entry.key]
+    return f"{sum(bool(entry.result['audit']) for entry in bugs)} of {len(bugs)}"
 
 
 ESTIMATES: dict[str, Callable[[], ArrayLike | str]] = {
@@ -174,7 +174,7 @@ def _of_all_four() -> dict[str, str]:
 
 
 def _unseen() -> dict[str, str]:
-    right = [entry.result["found"] for entry in load("museum.unseen_first").entries]
+    right = [entry.result["found"] for entry in load("known_bugs.unseen_first").entries]
     return {"reports": str(len(right)), "right": str(sum(right))}
 
 

@@ -5,7 +5,7 @@
 trains the model once, some three minutes of one core, and records the table of the probe at
 initialisation and at the end; what random scores with each row's own spread would give; of the last
 query of each window the shape of its logits, and where its weight goes. Measured on the validation
-text. What the trained model loses under other scales is in the record of the museum.
+text. What the trained model loses under other scales is in the record of the known bugs.
 """
 
 import json

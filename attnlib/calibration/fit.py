@@ -210,7 +210,7 @@ def fit_scales(
     - `train`: the texts for the fit, one or more. Where several numbers are fitted to four or more
       texts, every fourth text is held out and decides when to stop.
     - `test`: two or more other texts, to judge the fit. The gain is the decrease of their mean
-    loss.
+      loss.
     - `per`: what has a factor of its own: "model" (the default), "layer" or "head".
     - `law`: how the factor depends on the keys n that a query sees: "constant" (the default);
       "log", t = e^{a + b log(n/n₀)}, where b is fitted: 1 for a log-linear law and 0 for none; or a

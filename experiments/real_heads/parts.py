@@ -15,7 +15,7 @@ from torch.nn import functional
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.policies import POLICIES
-from experiments.museum import EXHIBITS, MULTIPLIERS, Exhibit
+from experiments.known_bugs import BUGS, MULTIPLIERS, Bug
 from experiments.real_heads import inputs, laws, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
 from experiments.real_heads.rows import short, split_by_length
@@ -269,16 +269,16 @@ def up_to(tokens: int) -> tuple[int, ...]:
 
 
 def faults() -> Work:
-    """Yield the loss with every fault of the museum that is a wrong multiplier."""
-    for exhibit, index in product(EXHIBITS, (0, 1)):
-        if exhibit.kind in MULTIPLIERS:
-            yield {"exhibit": exhibit.name, "text": index}, partial(_faulty, exhibit, index)
+    """Yield the loss with every known bug that is a wrong multiplier."""
+    for bug, index in product(BUGS, (0, 1)):
+        if bug.kind in MULTIPLIERS:
+            yield {"bug": bug.name, "text": index}, partial(_faulty, bug, index)
 
 
-def _faulty(exhibit: Exhibit, index: int) -> Fields:
-    wrong = exhibit.ratio(SHORT)
+def _faulty(bug: Bug, index: int) -> Fields:
+    wrong = bug.ratio(SHORT)
     losses = text_losses(index, up_to(SHORT), factor=wrong)
-    return {**losses, "times": short(float(np.mean(np.asarray(wrong)))), "kind": exhibit.kind}
+    return {**losses, "times": short(float(np.mean(np.asarray(wrong)))), "kind": bug.kind}
 
 
 # --- laws of others -------------------------------------------------------------------------------

@@ -255,8 +255,8 @@ def costs_of(part: str, field: str, **at: Any) -> dict[str, FloatArray]:
 
 
 def factors_of_faults() -> dict[str, float]:
-    """Return the multiplier that each fault is, by exhibit."""
-    return {e.key["exhibit"]: e.result["times"] for e in record("faults").entries}
+    """Return the multiplier that each fault is, by bug."""
+    return {e.key["bug"]: e.result["times"] for e in record("faults").entries}
 
 
 def changes_of_scale() -> Judged:
@@ -273,7 +273,7 @@ def changes_of_scale() -> Judged:
     other = [cost.mean() for name, cost in scales.items() if _differs_at_512(POLICIES[name])]
     of_log = [factors[name][1] for name in ("ssmax", "chiang_cholak")]
     yield "P7", {"least": min(other), "policies": len(other), "laws to 128": of_log}
-    wrong = costs_of("faults", "exhibit")
+    wrong = costs_of("faults", "bug")
     times = factors_of_faults()
     blind = [wrong[name].mean() for name in wrong if times[name] <= 0.125]
     sharp = [wrong[name].mean() for name in wrong if times[name] >= 4.0]

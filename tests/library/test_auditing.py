@@ -1,4 +1,4 @@
-"""The audit: the museum's faults by name and number, and no alarm where there is no fault."""
+"""The audit: known bugs by name and number, and no alarm where there is no fault."""
 
 import gc
 import math
@@ -15,8 +15,8 @@ from attnlib.attention import attend, register
 from attnlib.auditing import assert_scale, audit
 from attnlib.policies import POLICIES
 from experiments.compatibility import given, tiny
-from experiments.museum import attention as museum
-from experiments.museum import faults
+from experiments.known_bugs import attention as written_out
+from experiments.known_bugs import faults
 from tests.library.test_audit_causes import sunk
 
 
@@ -170,7 +170,7 @@ class Sunk(torch.nn.Module):
         self.learned = learned
 
     def forward(self, q, k, v):
-        logits = self.gain * museum.scaled(q, k)
+        logits = self.gain * written_out.scaled(q, k)
         sink = self.sink if self.learned else self.sink.detach()
         sink = sink[:, None, None].to(q.dtype).expand(*logits.shape[:-1], 1)
         return torch.cat([logits, sink], -1).softmax(-1)[..., :-1] @ v
@@ -252,7 +252,7 @@ def coarse(q, k, v):
         (another_in_a_chunk, {}, "cache", "0.25"),
         (by_the_values, {}, "scale", "0.17678"),
         (coarse, {}, "precision", "about 8, as of bfloat16"),
-        (partial(museum.attend, cap=50.0), {"nan_rows": True}, "cap", "one of 50"),
+        (partial(written_out.attend, cap=50.0), {"nan_rows": True}, "cap", "one of 50"),
         (partial(faults.windowed, seen=8), {}, "window", "8 keys"),
         (sunk(0.0), {}, "sink", "a logit of"),
     ],

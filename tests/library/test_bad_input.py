@@ -132,7 +132,7 @@ ARGUMENTS = {
 }
 MODULES = (
     *("rows", "scores", "annealed", "exact", "freezing", "typical", "sampling", "policies"),
-    *("criteria", "initialisation", "retrieval"),
+    *("criteria", "initialisation", "needle_rows", "retrieval"),
 )
 FOR_MODULES = {"mixture", "panels", "quadrature_nodes"}
 """Methods of a law: `exact` and `retrieval` call them, and have checked what they pass."""

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from attnlib import retrieval
+from attnlib.needle_rows import needle_calibration
 
 
 def needles(alpha, theta, rows=4000, n=430, seed=0):
@@ -17,7 +17,7 @@ def needles(alpha, theta, rows=4000, n=430, seed=0):
 @pytest.mark.parametrize("theta", [3.0, 4.0, 5.0])
 def test_a_calibrated_needle_has_the_ratio_and_the_factor_one(theta):
     logits = needles(theta, theta)
-    estimates = retrieval.needle_calibration(logits)
+    estimates = needle_calibration(logits)
     for estimate in estimates:
         assert estimate.value == pytest.approx(1.0, abs=3.5 * float(estimate.standard_error))
     # The mean of the ratios of single rows is no such number.
@@ -34,14 +34,14 @@ def test_the_best_factor_has_the_least_loss(alpha, theta):
         scaled = np.exp(log_t) * logits
         return (logsumexp(scaled, axis=1) - scaled[:, 0]).mean()
 
-    best_factor = retrieval.needle_calibration(logits).best_factor
+    best_factor = needle_calibration(logits).best_factor
     assert np.log(best_factor.value) == pytest.approx(minimize_scalar(loss).x, abs=1e-5)
 
 
 def test_the_place_of_the_needle_and_the_ends():
     logits = needles(2.0, 3.0, 200, 10)
     moved = np.roll(logits, 4, axis=1)
-    first, other = retrieval.needle_calibration(logits), retrieval.needle_calibration(moved, 4)
+    first, other = needle_calibration(logits), needle_calibration(moved, 4)
     np.testing.assert_allclose(other, first, rtol=1e-9)
-    assert retrieval.needle_calibration(np.eye(1, 5).repeat(3, axis=0)).best_factor.value == np.inf
-    assert retrieval.needle_calibration(-np.eye(1, 5).repeat(3, axis=0)).best_factor.value == 0.0
+    assert needle_calibration(np.eye(1, 5).repeat(3, axis=0)).best_factor.value == np.inf
+    assert needle_calibration(-np.eye(1, 5).repeat(3, axis=0)).best_factor.value == 0.0

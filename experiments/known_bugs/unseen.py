@@ -1,12 +1,12 @@
 """Try the audit on reports of 2026 that it was not extended for.
 
-    python -m experiments.museum.unseen
+    python -m experiments.known_bugs.unseen
 
 `unseen.toml` lists them, and says which code would name the cause; it was written first. Five that
 were known before follow there. Each is
 rebuilt here from its description, as it was and as it is right. The record
-`museum.unseen_first.json` is of the audit before anything was mended for these reports, and
-`museum.unseen.json` of the audit since.
+`known_bugs.unseen_first.json` is of the audit before anything was fixed for these reports, and
+`known_bugs.unseen.json` of the audit since.
 """
 
 import math
@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from attnlib.auditing import audit
-from experiments.museum.attention import Attend, attend, bias, grouped, mix, places, scaled
-from experiments.museum.exhibits import root
-from experiments.museum.faults import SINK, windowed, yarn
+from experiments.known_bugs.attention import Attend, attend, bias, grouped, mix, places, scaled
+from experiments.known_bugs.bugs import root
+from experiments.known_bugs.faults import SINK, windowed, yarn
 from experiments.records import Fields, Work, recorded
 
 LABELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -232,4 +232,4 @@ def work() -> Work:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    recorded("museum.unseen", work(), {"reports": LABELS}, "torch")
+    recorded("known_bugs.unseen", work(), {"reports": LABELS}, "torch")

@@ -12,10 +12,10 @@ from torch.nn import functional
 from attnlib.attention import rescale
 from attnlib.interception import Mode
 from attnlib.probing import probe
+from experiments.known_bugs.attention import Attend, attend
+from experiments.known_bugs.bugs import MULTIPLIERS, Bug
 from experiments.lab import data
 from experiments.lab.train import train_model
-from experiments.museum.attention import Attend, attend
-from experiments.museum.exhibits import MULTIPLIERS, Exhibit
 from experiments.probe_training import CONFIG, TRAINING, WINDOWS
 from experiments.records import Fields
 
@@ -59,20 +59,20 @@ class Trained:
         keys = float(table["effective_keys"].mean())
         return {**cost, "alpha": float(table["alpha"].mean()), "keys": keys}
 
-    def fault_cost(self, exhibit: Exhibit) -> Fields:
+    def fault_cost(self, bug: Bug) -> Fields:
         """Return what a fault does to the model, or that the model does not meet it."""
-        if exhibit.kind in MULTIPLIERS:
-            return {"met": "as a multiplier", **self.rescaled(exhibit.ratio(CONFIG.sequence))}
-        how, broken, mended = "as it is", causal(exhibit.broken), causal(exhibit.mended)
-        if exhibit.kind == "value factor":
-            times = exhibit.found / exhibit.right
-            how, broken, mended = "as a multiplier", partial(attend_own, values=times), attend_own
+        if bug.kind in MULTIPLIERS:
+            return {"met": "as a multiplier", **self.rescaled(bug.ratio(CONFIG.sequence))}
+        how, broken, fixed = "as it is", causal(bug.broken), causal(bug.fixed)
+        if bug.kind == "value factor":
+            times = bug.found / bug.right
+            how, broken, fixed = "as a multiplier", partial(attend_own, values=times), attend_own
         drawn = torch.Generator().manual_seed(0)
         shape = 1, CONFIG.heads, CONFIG.sequence, CONFIG.head_size
         q, k, v = (torch.randn(shape, generator=drawn) for _ in range(3))
-        if not torch.allclose(mended(q, k, v), attend_own(q, k, v), atol=SAME):
+        if not torch.allclose(fixed(q, k, v), attend_own(q, k, v), atol=SAME):
             return {"met": "no: the model does not have what is meant"}
-        if torch.allclose(broken(q, k, v), mended(q, k, v), atol=SAME):
+        if torch.allclose(broken(q, k, v), fixed(q, k, v), atol=SAME):
             return {"met": "no: at the model's calls nothing differs"}
         torch.manual_seed(0)
         with Replaced(broken):

@@ -1,4 +1,4 @@
-"""Attention without a fault, written out, and its parts: what the exhibits are made of.
+"""Attention without a fault, written out, and its parts: what the bugs are made of.
 
 q: (batch, heads, n, d), k: (batch, key heads, m, d), v: (batch, key heads, m, size).
 """

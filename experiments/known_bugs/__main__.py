@@ -1,14 +1,14 @@
-"""Record what each fault of the museum costs a trained model, and what the audit says of it.
+"""Record what each known bug costs a trained model, and what the audit says of it.
 
-    python -m experiments.museum
+    python -m experiments.known_bugs
 
 trains the lab's small decoder once, some three minutes of one core, and measures its loss on
 unseen text, the spread α of its logits and its effective keys, at a dozen wrong multipliers and
-with the fault of each exhibit in its attention. A wrong multiplier is applied as the exhibit has
-it relative to what was meant, at each position where it is a law. Of the others the exhibit's own
-attention is called with the model's q, k and v, if the mended one does there what the model's own
+with the fault of each bug in its attention. A wrong multiplier is applied as the bug has
+it relative to what was meant, at each position where it is a law. Of the others the bug's own
+attention is called with the model's q, k and v, if the fixed one does there what the model's own
 does, and the broken one does not; else this model does not meet the fault. Then the audit looks at
-each exhibit, and at attention without a fault, where it should find nothing: the exhibits mended,
+each bug, and at attention without a fault, where it should find nothing: the fixed bugs,
 and models of transformers.
 
 Predicted before the first run; of the multipliers from a quarter to four `probe_training` had
@@ -29,8 +29,8 @@ from functools import cache, partial
 import torch
 
 from experiments.compatibility import FAMILIES
-from experiments.museum import EXHIBITS, Exhibit, audits
-from experiments.museum.costs import Trained
+from experiments.known_bugs import BUGS, Bug, audits
+from experiments.known_bugs.costs import Trained
 from experiments.probe_training import CONFIG, TRAINING, WINDOWS
 from experiments.records import Fields, Work, recorded
 
@@ -48,9 +48,9 @@ def main() -> None:
         "training": asdict(TRAINING),
         "windows": WINDOWS,
         "ratios": RATIOS,
-        "exhibits": [exhibit.name for exhibit in EXHIBITS],
+        "bugs": [bug.name for bug in BUGS],
     }
-    recorded("museum", work(cache(Trained)), settings, "torch")
+    recorded("known_bugs", work(cache(Trained)), settings, "torch")
 
 
 def work(trained: Callable[[], Trained]) -> Work:
@@ -59,15 +59,15 @@ def work(trained: Callable[[], Trained]) -> Work:
     def rescaled(ratio: float) -> Fields:
         return trained().rescaled(ratio)
 
-    def exhibited(exhibit: Exhibit) -> Fields:
-        return {**audits.describe_exhibit(exhibit), **trained().fault_cost(exhibit)}
+    def measured(bug: Bug) -> Fields:
+        return {**audits.describe_bug(bug), **trained().fault_cost(bug)}
 
     yield {"model": "trained"}, partial(rescaled, 1.0)
     for ratio in RATIOS:
         yield {"ratio": ratio}, partial(rescaled, ratio)
-    for exhibit in EXHIBITS:
-        yield {"exhibit": exhibit.name}, partial(exhibited, exhibit)
-    yield {"alarms": "mended"}, audits.alarms_of_mended
+    for bug in BUGS:
+        yield {"bug": bug.name}, partial(measured, bug)
+    yield {"alarms": "fixed"}, audits.alarms_of_fixed
     for family in FAMILIES:
         if family not in audits.UNREACHED:
             at = {"alarms": "families", "family": family}

@@ -1,4 +1,4 @@
-"""What the audit says of the exhibits, and of attention without a fault."""
+"""What the audit says of the bugs, and of attention without a fault."""
 
 import math
 import warnings
@@ -8,23 +8,23 @@ import torch
 
 from attnlib.auditing import Report, audit
 from experiments.compatibility import given, tiny
-from experiments.museum.attention import Attend
-from experiments.museum.exhibits import EXHIBITS, KINDS, Exhibit
+from experiments.known_bugs.attention import Attend
+from experiments.known_bugs.bugs import BUGS, KINDS, Bug
 from experiments.records import Fields
 
 CODE = {kind: code for code, kinds in KINDS.items() for kind in kinds}
-"""The code of the finding that each kind of exhibit is."""
+"""The code of the finding that each kind of bug is."""
 
 
-def audit_exhibit(exhibit: Exhibit, function: Attend) -> Report:
-    """Audit an exhibit, broken or mended, against what was meant."""
-    options = exhibit.meant
+def audit_bug(bug: Bug, function: Attend) -> Report:
+    """Audit a bug, broken or fixed, against what was meant."""
+    options = bug.meant
     return audit(
         function,
-        d=exhibit.d,
-        expected=exhibit.expected,
-        heads=exhibit.heads,
-        key_heads=exhibit.key_heads,
+        d=bug.d,
+        expected=bug.expected,
+        heads=bug.heads,
+        key_heads=bug.key_heads,
         cap=options.get("cap", math.inf),
         window=options.get("window"),
         sink="sink" in options,
@@ -35,17 +35,17 @@ def audit_exhibit(exhibit: Exhibit, function: Attend) -> Report:
     )
 
 
-def describe_exhibit(exhibit: Exhibit) -> Fields:
-    """Return the label of an exhibit, and what the audit says of the broken attention."""
+def describe_bug(bug: Bug) -> Fields:
+    """Return the label of a bug, and what the audit says of the broken attention."""
     torch.manual_seed(0)
-    findings = {f.code: f for f in reversed(audit_exhibit(exhibit, exhibit.broken).findings)}
-    finding = findings[CODE[exhibit.kind]]
-    wrong = exhibit.label["quantity"] == "multiplier"
+    findings = {f.code: f for f in reversed(audit_bug(bug, bug.broken).findings)}
+    finding = findings[CODE[bug.kind]]
+    wrong = bug.label["quantity"] == "multiplier"
     return {
-        **exhibit.label,
-        "intended": f"{exhibit.right:.4g}",
-        "found": f"{exhibit.found:.4g}",
-        "times": exhibit.found / exhibit.right if wrong else None,
+        **bug.label,
+        "intended": f"{bug.right:.4g}",
+        "found": f"{bug.found:.4g}",
+        "times": bug.found / bug.right if wrong else None,
         "audit": {**finding._asdict(), "also": sorted(set(findings) - {finding.code})},
     }
 
@@ -65,9 +65,9 @@ def alarms_of_family(family: str) -> Fields:
     return count_alarms(name not in wrong for name in report.parts)
 
 
-def alarms_of_mended() -> Fields:
-    """Audit the exhibits as they were mended."""
-    return count_alarms(not audit_exhibit(exhibit, exhibit.mended).findings for exhibit in EXHIBITS)
+def alarms_of_fixed() -> Fields:
+    """Audit the bugs as they were fixed."""
+    return count_alarms(not audit_bug(bug, bug.fixed).findings for bug in BUGS)
 
 
 def count_alarms(passed: Iterable[bool]) -> Fields:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from experiments.museum.attention import attend, bias, grouped, mix, products, scaled
+from experiments.known_bugs.attention import attend, bias, grouped, mix, products, scaled
 
 TRAIN_LENGTH = 16
 """The length from which laws act here, in place of thousands of tokens."""

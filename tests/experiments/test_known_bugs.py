@@ -1,4 +1,4 @@
-"""The museum: what is mended is attention by hand, what is broken is found, and what it costs.
+"""The known bugs: what is fixed is attention by hand, what is broken is found, and what it costs.
 
 By hand is one query at a time in NumPy, from the formula and what the label means.
 """
@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from attnlib.auditing import CODES
+from experiments.known_bugs import BUGS, __main__, audits, costs, unseen
+from experiments.known_bugs.bugs import LABELS
 from experiments.lab import fields
-from experiments.museum import EXHIBITS, __main__, audits, costs, unseen
-from experiments.museum.exhibits import LABELS
 from experiments.records import load
 
-NAMES = {exhibit.name: exhibit for exhibit in EXHIBITS}
-each = pytest.mark.parametrize("exhibit", NAMES.values(), ids=NAMES)
+NAMES = {bug.name: bug for bug in BUGS}
+each = pytest.mark.parametrize("bug", NAMES.values(), ids=NAMES)
 
 
 def draw(*shape, seed=0):
@@ -25,7 +25,7 @@ def draw(*shape, seed=0):
     return torch.from_numpy(rng.standard_normal(shape))
 
 
-def by_hand(exhibit, q, k, v, attn_mask=None, is_causal=False, *, scale=None, **properties):
+def by_hand(bug, q, k, v, attn_mask=None, is_causal=False, *, scale=None, **properties):
     """Return the attention that is meant, one query at a time."""
     q, k, v = (x.numpy() for x in (q, k, v))
     mask = np.zeros((q.shape[2], k.shape[2]))
@@ -35,9 +35,9 @@ def by_hand(exhibit, q, k, v, attn_mask=None, is_causal=False, *, scale=None, **
     output = np.zeros((*q.shape[:-1], v.shape[-1]))
     for b, h, i in itertools.product(*map(range, q.shape[:-1])):
         place, head = len(mask[0]) - len(mask) + i, h * k.shape[1] // q.shape[1]
-        multiplier = exhibit.expected if scale is None else scale
+        multiplier = bug.expected if scale is None else scale
         if callable(multiplier):
-            multiplier = multiplier(len(mask[0]), exhibit.d, place)
+            multiplier = multiplier(len(mask[0]), bug.d, place)
         total = math.exp(properties["sink"]) if "sink" in properties else 0.0
         for j in range(k.shape[2]):
             later = j > place and (is_causal or "window" in properties)
@@ -55,55 +55,55 @@ def by_hand(exhibit, q, k, v, attn_mask=None, is_causal=False, *, scale=None, **
     return output
 
 
-def inputs(exhibit, queries):
-    q = 0.5 * draw(2, exhibit.heads, queries, exhibit.d)
-    k = 0.5 * draw(2, exhibit.key_heads, 20, exhibit.d, seed=1)
-    return q, k, draw(2, exhibit.key_heads, 20, 3, seed=3)
+def inputs(bug, queries):
+    q = 0.5 * draw(2, bug.heads, queries, bug.d)
+    k = 0.5 * draw(2, bug.key_heads, 20, bug.d, seed=1)
+    return q, k, draw(2, bug.key_heads, 20, 3, seed=3)
 
 
 @each
-def test_what_is_mended_is_attention_by_hand(exhibit):
+def test_what_is_fixed_is_attention_by_hand(bug):
     masks = [(20, {}), (3, {})]
-    if "window" not in exhibit.meant:
+    if "window" not in bug.meant:
         added = draw(20, 20, seed=2)
         hides = added > -1.0
         hides[:, 0] = True
         masks += [(3, {"is_causal": True}), (20, {"attn_mask": hides})]
         masks += [(20, {"attn_mask": added.masked_fill(~hides, -torch.inf)})]
     for queries, mask in masks:
-        qkv = inputs(exhibit, queries)
-        expected = by_hand(exhibit, *qkv, **mask, **exhibit.meant)
-        np.testing.assert_allclose(exhibit.mended(*qkv, **mask), expected, rtol=1e-10, atol=1e-12)
+        qkv = inputs(bug, queries)
+        expected = by_hand(bug, *qkv, **mask, **bug.meant)
+        np.testing.assert_allclose(bug.fixed(*qkv, **mask), expected, rtol=1e-10, atol=1e-12)
 
 
 NUMBERS = {"scale", "mask", "values"}
 """Findings that tell the number that is wrong."""
 
 
-FIRST = {exhibit.kind: exhibit.name for exhibit in reversed(EXHIBITS)}.values()
-"""One exhibit of each kind; the others are audited in make test-all."""
+FIRST = {bug.kind: bug.name for bug in reversed(BUGS)}.values()
+"""One bug of each kind; the others are audited in make test-all."""
 
 
 @pytest.mark.parametrize(
-    "exhibit",
+    "bug",
     [
-        pytest.param(exhibit, id=name, marks=[] if name in FIRST else pytest.mark.slow)
-        for name, exhibit in NAMES.items()
+        pytest.param(bug, id=name, marks=[] if name in FIRST else pytest.mark.slow)
+        for name, bug in NAMES.items()
     ],
 )
-def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_passes(exhibit):
+def test_every_fault_is_found_with_its_reason_and_number_and_what_is_fixed_passes(bug):
     torch.manual_seed(0)
-    report = audits.audit_exhibit(exhibit, exhibit.broken)
+    report = audits.audit_bug(bug, bug.broken)
     findings = {finding.code: finding for finding in report.findings}
     assert set(findings) <= set(CODES)
-    code = audits.CODE[exhibit.kind]
+    code = audits.CODE[bug.kind]
     assert code in findings, report
-    if code in NUMBERS and exhibit.found:
+    if code in NUMBERS and bug.found:
         words = findings[code].found.removeprefix("added ").split()
-        assert float(words[0]) == pytest.approx(exhibit.found, rel=0.01)
-    if exhibit.kind not in audits.KINDS["scale"]:  # those are plain attention
-        mended = audits.audit_exhibit(exhibit, exhibit.mended)
-        assert mended.passed, mended
+        assert float(words[0]) == pytest.approx(bug.found, rel=0.01)
+    if bug.kind not in audits.KINDS["scale"]:  # those are plain attention
+        fixed = audits.audit_bug(bug, bug.fixed)
+        assert fixed.passed, fixed
 
 
 # --- the record -----------------------------------------------------------------------------------
@@ -111,21 +111,21 @@ def test_every_fault_is_found_with_its_reason_and_number_and_what_is_mended_pass
 
 @pytest.fixture(scope="module")
 def recorded():
-    return load("museum")
+    return load("known_bugs")
 
 
-def exhibits(recorded):
-    return {e.key["exhibit"]: e.result for e in recorded.entries if "exhibit" in e.key}
+def bugs(recorded):
+    return {e.key["bug"]: e.result for e in recorded.entries if "bug" in e.key}
 
 
-def test_the_record_is_of_the_museum_of_today(recorded):
+def test_the_record_is_of_the_known_bugs_of_today(recorded):
     for name, today in (("config", costs.CONFIG), ("training", costs.TRAINING)):
         known = recorded.settings[name].items()  # and what no run could choose any more
         kept = {key: value for key, value in known if key in fields.names(type(today))}
         assert type(today)(**kept) == today
     assert tuple(recorded.settings["ratios"]) == __main__.RATIOS
-    assert list(exhibits(recorded)) == [exhibit.name for exhibit in EXHIBITS]
-    for name, result in exhibits(recorded).items():
+    assert list(bugs(recorded)) == [bug.name for bug in BUGS]
+    for name, result in bugs(recorded).items():
         label = {part: result[part] for part in ("link", "kind", "what", "quantity")}
         assert label == NAMES[name].label
         assert result["intended"] == f"{NAMES[name].right:.4g}"
@@ -141,7 +141,7 @@ def test_nothing_was_found_where_nothing_is_wrong(recorded):
 
 
 def test_what_is_recorded_of_unseen_reports_is_of_the_list_and_the_first_trial_stays():
-    first, now = load("museum.unseen_first"), load("museum.unseen")
+    first, now = load("known_bugs.unseen_first"), load("known_bugs.unseen")
     for record in (first, now):
         assert [e.key["report"] for e in record.entries if "report" in e.key] == list(unseen.LABELS)
         assert record.settings["reports"] == unseen.LABELS
@@ -157,12 +157,12 @@ def test_what_is_recorded_of_unseen_reports_is_of_the_list_and_the_first_trial_s
     "name",
     [
         entry.key["report"]
-        for entry in load("museum.unseen_first").entries
+        for entry in load("known_bugs.unseen_first").entries
         if not entry.result["named"]
     ],
 )
 def test_a_report_that_was_missed_is_found_as_recorded_and_the_right_version_passes(name):
-    answer, recorded = unseen.audit_report(name), load("museum.unseen").find(report=name)
+    answer, recorded = unseen.audit_report(name), load("known_bugs.unseen").find(report=name)
     assert {**answer, "said": None} == {**recorded, "said": None}
     assert answer["found"]
     assert not answer["alarms"]

@@ -1,4 +1,4 @@
-"""The exhibits: what each was, from `exhibits.toml`, with the attention that has it, and mended."""
+"""The bugs: what each was, from `bugs.toml`, with the attention that has it, and fixed."""
 
 import math
 import tomllib
@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.museum import faults
-from experiments.museum.attention import Attend, Law, attend
-from experiments.museum.faults import CAP, DROPOUT, LOW_CAP, SINK, TEMPERATURE, VALUE_SCALE, yarn
+from experiments.known_bugs import faults
+from experiments.known_bugs.attention import Attend, Law, attend
+from experiments.known_bugs.faults import CAP, DROPOUT, LOW_CAP, SINK, TEMPERATURE, yarn
 
 LABELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 KINDS: dict[str, list[str]] = LABELS.pop("codes")
@@ -24,8 +24,8 @@ MULTIPLIERS = ("multiplier", "scale twice", "dimension", "padded head size", "la
 
 
 @dataclass(frozen=True)
-class Exhibit:
-    """A fault found in public, as the smallest attention that has it, and the same mended."""
+class Bug:
+    """A fault found in public, as the smallest attention that has it, and the same fixed."""
 
     name: str
     broken: Attend
@@ -35,7 +35,7 @@ class Exhibit:
     right: float
     meant: Mapping[str, Any]
     """What `attend` is told where nothing is broken, and "window" (the keys seen, with its own)."""
-    mended: Attend
+    fixed: Attend
     heads: int = 2
     key_heads: int = 2
     n: int = 64
@@ -65,28 +65,28 @@ class Exhibit:
         return torch.from_numpy(self.found / self.expected(n, self.d, np.arange(n)))
 
 
-def exhibit(
+def bug(
     name: str, broken: Attend, d: int, wrong: float, right: float | None = None, **more: Any
-) -> Exhibit:
-    """Return an exhibit; what is no field is what `attend` is told, and mended by."""
-    shape = {key: more.pop(key) for key in ("heads", "key_heads", "n", "mended") if key in more}
+) -> Bug:
+    """Return a bug; what is no field is what `attend` is told, and fixed by."""
+    shape = {key: more.pop(key) for key in ("heads", "key_heads", "n", "fixed") if key in more}
     if right is None:
         scale = more.get("scale", d**-0.5)
         n = shape.get("n", 64)
         right = float(scale(n, d, n - 1)) if callable(scale) else scale
-    shape = {"mended": partial(attend, **more), **shape}
-    return Exhibit(name, broken, d, wrong, right, more, **shape)
+    shape = {"fixed": partial(attend, **more), **shape}
+    return Bug(name, broken, d, wrong, right, more, **shape)
 
 
-def number(name: str, d: int, wrong: float, right: float, heads: int = 2, **more: Any) -> Exhibit:
-    """Return an exhibit in which another number multiplies q·k, or the cosine."""
+def number(name: str, d: int, wrong: float, right: float, heads: int = 2, **more: Any) -> Bug:
+    """Return a bug in which another number multiplies q·k, or the cosine."""
     broken = partial(attend, scale=wrong, **more)
-    return exhibit(name, broken, d, wrong, heads=heads, key_heads=heads, scale=right, **more)
+    return bug(name, broken, d, wrong, heads=heads, key_heads=heads, scale=right, **more)
 
 
-def logits(name: str, wrong: Callable[..., Tensor], *numbers: Any, **more: Any) -> Exhibit:
-    """Return an exhibit in which the logits are wrong."""
-    return exhibit(name, partial(attend, logits=wrong), *numbers, **more)
+def logits(name: str, wrong: Callable[..., Tensor], *numbers: Any, **more: Any) -> Bug:
+    """Return a bug in which the logits are wrong."""
+    return bug(name, partial(attend, logits=wrong), *numbers, **more)
 
 
 def root(d: int) -> float:
@@ -100,7 +100,7 @@ WINDOWED = {seen: partial(faults.windowed, seen=seen) for seen in (4, 5)}
 COSINE = {"scale": TEMPERATURE, "cosine": True}
 HALF, BRAIN = (partial(faults.rounded, dtype=t) for t in (torch.float16, torch.bfloat16))
 
-EXHIBITS = (
+BUGS = (
     number("transformers-44380", 64, 1 / 8, 1 / 8 / 6),
     number("vllm-36637", 64, 1 / 8, 1.0),
     number("vllm-48623", 128, yarn(16) ** 2 * root(128), root(128)),
@@ -121,26 +121,26 @@ EXHIBITS = (
     number("llama-cpp-13951", 128, root(128), 1 / 12),
     number("tt-metal-56789", 64, root(12), 1 / 8, heads=12),
     number("vit-pytorch-65", 64, root(512), 1 / 8, heads=8),
-    exhibit("vllm-44136", attend, 64, 1 / 8, scale=faults.qwen),
-    exhibit("vllm-48621", attend, 128, root(128), scale=faults.llama_4),
+    bug("vllm-44136", attend, 64, 1 / 8, scale=faults.qwen),
+    bug("vllm-48621", attend, 128, root(128), scale=faults.llama_4),
     logits("flaggems-424", faults.growing, 64, math.log2(math.e) / 8),
-    exhibit("tensorrt-llm-19112", CHUNKED, 192, root(192), scale=DEEPSEEK),
+    bug("tensorrt-llm-19112", CHUNKED, 192, root(192), scale=DEEPSEEK),
     logits("atlas-342", faults.half_magnified, 128, yarn(16) ** 2 * root(128)),
     logits("tt-metal-42891", faults.scaled_mask, 64, 1 / 8, 1.0),
     logits("segment-anything-fast-71", faults.binary, 64, math.log(2.0), 1.0),
     logits("onnx-7865", faults.mask_then_cap, 64, -LOW_CAP, -math.inf, cap=LOW_CAP),
-    exhibit("transformers-39408", WINDOWED[5], 64, 5, 4, mended=WINDOWED[4], window=4),
-    exhibit("pytorch-195910", partial(attend, hidden=faults.after_the_group), 64, faults.GROUP, 1),
-    exhibit("keras-23038", partial(attend, hidden=faults.nothing), 64, 64, 1),
-    exhibit("executorch-21749", partial(attend, hidden=faults.from_the_first), 64, 1, 57),
-    exhibit("cs249r-book-1953", partial(attend, hidden=faults.itself), 64, 56, 57),
-    exhibit("tt-metal-54833", faults.tiled, 64, 64, 40, n=40),
-    exhibit("jax-js-180", faults.tiled_heads, 64, 1, 0, heads=4),
-    exhibit("vllm-metal-665", attend, 256, math.inf, CAP, cap=CAP),
-    exhibit("vllm-52156", attend, 64, -math.inf, SINK, sink=SINK),
-    exhibit("megatron-bridge-4155", attend, 192, 1.0, VALUE_SCALE, values=VALUE_SCALE),
+    bug("transformers-39408", WINDOWED[5], 64, 5, 4, fixed=WINDOWED[4], window=4),
+    bug("pytorch-195910", partial(attend, hidden=faults.after_the_group), 64, faults.GROUP, 1),
+    bug("keras-23038", partial(attend, hidden=faults.nothing), 64, 64, 1),
+    bug("executorch-21749", partial(attend, hidden=faults.from_the_first), 64, 1, 57),
+    bug("cs249r-book-1953", partial(attend, hidden=faults.itself), 64, 56, 57),
+    bug("tt-metal-54833", faults.tiled, 64, 64, 40, n=40),
+    bug("jax-js-180", faults.tiled_heads, 64, 1, 0, heads=4),
+    bug("vllm-metal-665", attend, 256, math.inf, CAP, cap=CAP),
+    bug("vllm-52156", attend, 64, -math.inf, SINK, sink=SINK),
+    bug("megatron-bridge-4155", attend, 192, 1.0, faults.VALUE_SCALE, values=faults.VALUE_SCALE),
     logits("swin-v2-1", faults.norms_of_the_query_alone, 64, 1.0, 0.0, **COSINE),
-    exhibit("timm-1978", faults.always_dropping, 64, DROPOUT, 0.0),
+    bug("timm-1978", faults.always_dropping, 64, DROPOUT, 0.0),
     logits("metal-flash-attention-8", HALF, 64, 65504.0, math.inf),
     logits("transformers-33317", BRAIN, 64, 2.0**-8, 0.0),
     number("transformers-13430", 512, math.e, 1 / 0.07, cosine=True),
@@ -151,6 +151,6 @@ EXHIBITS = (
     number("dl4proteins-notebooks-12", 16, 1 / 8, 1 / 4, heads=4),
     number("ipex-llm-12619", 80, root(128), root(80)),
     number("sglang-485", 72, root(80), root(72)),
-    exhibit("tilelang-ascend-1670", faults.padded_backward, 129, root(144), mended=attend),
-    exhibit("cudnn-frontend-421", faults.backward_without_the_sink, 64, 0.0, 1.0, sink=SINK),
+    bug("tilelang-ascend-1670", faults.padded_backward, 129, root(144), fixed=attend),
+    bug("cudnn-frontend-421", faults.backward_without_the_sink, 64, 0.0, 1.0, sink=SINK),
 )
