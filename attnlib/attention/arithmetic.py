@@ -188,12 +188,14 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
 
 def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
     """Return `relative` for a call written out: a number, or a tensor (…, heads, queries)."""
+    wide = torch.promote_types(call.logits.dtype, torch.float32)
+    if isinstance(relative, float):  # no keys need be counted
+        return _fitting("factor", relative, relative, call.layout.shape, wide, call.logits.device)
     seen = call.seen()
     if isinstance(relative, Policy):
         empty = call.logits.new_empty(1, 1)
         q, k = (empty.expand(length, call.start.dimension) for length in seen.shape[-2:])
         relative = each_query("alpha", relative, q, k, seen, False, True)
-    wide = torch.promote_types(call.logits.dtype, torch.float32)
     return _fitting("factor", relative, relative, seen.shape[:-1], wide, seen.device)
 
 

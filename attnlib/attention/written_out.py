@@ -752,6 +752,12 @@ class Recorder:
         """Record or mark a function's result; `kept` has what is known of its arguments, by id."""
         known = {i: entry for i, entry in kept.items() if isinstance(entry, Step)}
         is_product = PRODUCTS.fullmatch(name) is not None
+        if known and self.changes and not is_product and _joins(result, tensors, known):
+            step = max(known.values(), key=lambda step: step.shape.numel())
+            start = step.product or step
+            start.beside = True
+            if start.weighs:
+                self.note(BESIDE)
         if len(known) < len(kept) and self._weighs(name, args, kwargs, tensors, result, kept):
             return
         contraction = is_product or CONTRACTIONS.fullmatch(name)
@@ -768,11 +774,6 @@ class Recorder:
         if dimension:
             known = {}
         before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
-        if before is not None and self.changes and _joins(result, tensors, known):
-            start = before.product or before
-            start.beside = True
-            if start.weighs:
-                self.note(BESIDE)
         longest = max((step.length for step in known.values()), default=-1)
         if longest >= LONGEST or name.endswith("_like") or name.startswith("new_"):
             return

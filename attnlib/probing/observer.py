@@ -326,6 +326,9 @@ class Observer(interception.ModuleTracker):
         if not self.measured:
             if self.recorder.one_key:
                 lines.append(ONE_KEY)
+            if self.ran and not lines:
+                ran = listed(f"{name or 'the model'} ({self.kinds[name]})" for name in self.ran)
+                lines = [f"{ran} ran, without a softmax of a product of queries and keys"]
             lines = lines or [
                 "If it has some, call the model itself inside the context, in the same thread; "
                 "parts that are compiled or exported cannot be seen"

@@ -363,7 +363,7 @@ def complex_product(q, k):
     [
         lambda q, k, bias: torch.add(bias, q @ k.mT, alpha=0.3),
         lambda q, k, bias: bias.sub(q @ k.mT, alpha=0.3),
-        lambda q, k, bias: (k @ q.mT).mT - bias,
+        lambda q, k, bias: (k @ q.mT * 0.5).mT - bias,
         lambda q, k, bias: 2.0 - q @ k.mT,
         lambda q, k, bias: complex_product(q, k).real * 0.3 + bias,
     ],

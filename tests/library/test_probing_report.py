@@ -114,6 +114,16 @@ def raised(model, run):
     return str(caught.value)
 
 
+class AutocorrelationAttention(nn.Module):
+    def forward(self, x):
+        return torch.fft.irfft(torch.fft.rfft(x, dim=1).abs(), dim=1)
+
+
+def test_a_module_that_has_run_is_named_where_nothing_is_seen():
+    model = AutocorrelationAttention()
+    assert f"model ({type(model).__name__}) ran" in raised(model, lambda: model(draw(1, 6, 4)))
+
+
 class LinearAttention(nn.Module):
     def forward(self, x):
         return x @ (x.mT @ x)

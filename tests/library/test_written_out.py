@@ -341,15 +341,17 @@ def test_logits_that_are_written_unseen_are_named_after_calls_of_the_same_kind()
     assert list(watch.recorder.unreached.values()) == [DIFFER]
 
 
-@pytest.mark.parametrize("gate_first", [True, False])
-def test_logits_that_gate_outputs_beside_their_softmax_are_named(gate_first):
+@pytest.mark.parametrize("gated", ["values", "outputs", "weights"])
+def test_logits_that_gate_beside_their_softmax_are_named(gated):
     with Multiply(2.0) as watch:
         logits = Q @ K.mT
         gate = logits.logsumexp(-1, keepdim=True).sigmoid()
-        if gate_first:
+        if gated == "values":
             (V * gate).mT @ logits.softmax(-1)
-        else:
+        elif gated == "outputs":
             logits.softmax(-1) @ V * gate
+        else:
+            logits.softmax(-1) * gate @ V
     (reason,) = watch.recorder.unreached.values()
     assert "beside their softmax" in reason
 
