@@ -59,6 +59,11 @@ class CallableAudit(ScaleAudit):
             return self.report
         self.short = int(np.flatnonzero(counts > 1)[-1]) + 1  # the last may begin a chunk
         self.places = np.flatnonzero(visible[self.short - 1])
+        if not visible[self.short - 1, self.short - 1] and self.expected.pattern is None:
+            if not self.report.findings:
+                actual = f"keys {self.places[0]} to {self.places[-1]}"
+                self.report.add("window", "its own key", actual, f"row {self.short - 1}")
+            return self.report
         self.here = questions.slope(self.subject, self.short)
         self.unit = float(np.median(self.here.value))
         if self.scoreless():
@@ -89,8 +94,20 @@ class CallableAudit(ScaleAudit):
         if self.subject.causal:
             self.causal(self.subject.causal)
         self.cache(visible)
+        self.every_answer()
         self.backward()
         return self.report
+
+    def every_answer(self) -> None:
+        """Report an answer to any question that was not finite, or whose weights were lost."""
+        odd = dict(self.subject.odd)
+        if self.half:  # which large logits exceed
+            odd.pop("NaN", None)
+        if self.sink_found is not None or self.expected.pattern is not None:
+            odd = {found: where for found, where in odd.items() if found == "NaN"}
+        if odd and not self.report.findings:
+            found, where = next(iter(odd.items()))
+            self.report.add("softmax", "weights that add up to 1", found, where)
 
     def no_softmax(self) -> bool:
         """Report why answers are not those of a softmax over all keys; return whether so."""
@@ -127,6 +144,9 @@ class CallableAudit(ScaleAudit):
         self.random = dense = causes.dense(subject, equal.shape[-1], equal)
         if dense is None:
             return
+        stored, uneven = subject.stored, np.ptp(dense.weights.sum(axis=-1))
+        if stored is not None and stored.is_floating_point and uneven > 2.0 * subject.eps:
+            subject.weights_error = torch.finfo(stored).eps / 2.0
         self.few = causes.few_keys(dense, equal)
         yield causes.axis(dense)
         yield causes.other_rows(subject, dense)
@@ -353,7 +373,8 @@ class CallableAudit(ScaleAudit):
         if target is False and sink is not None:
             self.report.add("sink", whole, actual, "equal rows")
         elif target and sink is None:
-            self.report.add("sink", "a sink", whole, "equal rows")
+            self.report.add("sink", "a sink", f"{whole[:-1]}{shown(factor)}", "equal rows")
+            return
         elif isinstance(target, tuple) and sink is not None:
             wanted = np.resize(target, sink.shape)
             if (np.abs(sink - wanted) > error + AGREES * np.maximum(1.0, np.abs(wanted))).any():
@@ -365,7 +386,9 @@ class CallableAudit(ScaleAudit):
                 subject, self.length, self.unit, factor.value, whole=self.whole
             ).items():
                 untold = math.isfinite(times) or not self.report.findings
-                if untold and not agree(1.0, times / factor.high, times / factor.low):
+                low, high = times / factor.high, times / factor.low
+                off = subject.weights_error * times
+                if untold and not agree(1.0, low - off, high + off):
                     actual = f"{times / factor.value:.4g}".replace("nan", "NaN")
                     self.report.add("softmax", "weights that add up to 1", actual, why)
                     break
@@ -584,7 +607,7 @@ class CallableAudit(ScaleAudit):
 
     def cache(self, visible: np.ndarray) -> None:
         """Ask one query of many keys, and a chunk of a prompt whose beginning is cached."""
-        n = self.short
+        n, before = self.short, len(self.report.findings)
         for queries, name in ((n // 2, f"{n // 2} queries"), (1, "one query")):
             asked, right = f"{name} of a cache", visible[n - queries : n, :n]
             try:
@@ -607,6 +630,11 @@ class CallableAudit(ScaleAudit):
                 self.same("cache", slope, asked)
         if not (first or self.report.findings):
             self.decoding()
+        elif self.report.findings[before:]:
+            cause = self.parts(self.subject.of_last_query())
+            if cause is not None and cause.code == "softmax":
+                del self.report.findings[before:]
+                self.report.add(*cause, where="one query of a cache")
 
     def decoding(self) -> None:
         """Ask the cap, the sink and the heads of one query of a cache, and compare its output."""

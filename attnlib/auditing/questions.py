@@ -121,6 +121,7 @@ def slope(
     # where logits do not move: a law that is flat on one side has no wider interval.
     margin = 6.0 * eps / np.min(products, axis=0)
     value = (above + below) / 2.0
+    margin = margin + 1.5 * subject.weights_error / np.min(products, axis=0)
     margin = margin + subject.stored_error * np.abs(value)
     position = np.asarray(rows, dtype=np.float64)
     biases = np.abs(np.reshape(subject.slopes, (-1, 1))) * position  # logits of that size
@@ -669,7 +670,7 @@ def precision(subject: Subject, unit: float, length: int, *, apart: bool) -> Pre
                 every = subject.weights(given.q, given.k, torch.zeros(length, dtype=torch.long))
                 finite = finite and bool(np.isfinite(every).all())
         answers, powers = np.array(odds), np.vander(np.array(products) * unit, 4)
-        if np.isfinite(answers).all():
+        if np.isfinite(answers).all() and np.isfinite(powers).all():
             fit = np.linalg.lstsq(powers, answers, rcond=None)[0]
             worst = max(worst, float(np.abs(answers - powers @ fit).max()) / logit)
     return Precision(-math.log2(max(worst, 2.0**-53)), finite)

@@ -25,6 +25,9 @@ DIGITS = 5
 NONE = 1e-36
 """A weight that is not above this is that of a hidden key: a large sink leaves small ones."""
 
+SUM = 0.9
+"""Weights of a row that add up to less, by this of another row's sum, do not by rounding."""
+
 MASKS = ("attn_mask", "attention_mask", "mask", "bias", "attn_bias")
 """What a mask or a bias is called in signatures, the first that is there."""
 CAUSAL = ("is_causal", "causal")
@@ -43,10 +46,10 @@ class Interval(NamedTuple):
     high: float
 
 
-def near(number: Any) -> Any:
+def near(number: Any, digits: int = DIGITS) -> Any:
     """Return the nearest number of a few binary digits, of which 2x and −x are exact too."""
     mantissa, exponent = np.frexp(np.asarray(number, dtype=np.float64))
-    return np.ldexp(np.round(mantissa * 2.0**DIGITS), exponent - DIGITS)
+    return np.ldexp(np.round(mantissa * 2.0**digits), exponent - digits)
 
 
 class Size(NamedTuple):
@@ -81,10 +84,13 @@ class Subject:
         )
         self.value_size = size.dimension
         self.stored_error = 0.0  # of a product, by how keys are stored
+        self.weights_error = 0.0  # of a weight, where a kernel rounds them to 8 bits
         self.slopes: FloatArray = np.zeros(1)  # of a bias by distance, in each head
         self.pattern: Callable[[int], np.ndarray] | None = None  # which of n keys each query sees
         self.sees_past = False  # found out by asking: whether it is causal by itself,
         self.normalises = False  # and whether q and k are brought to length 1
+        self.odd: dict[str, str] = {}
+        """What answers had, with any question, that no softmax has, and where: see `noted`."""
 
     def keep_in(self, stored: torch.dtype | None) -> None:
         """Ask many numbers at once where keys and values are stored in a type of 8 bits.
@@ -137,7 +143,27 @@ class Subject:
         where the callable raises, or its answer is no tensor or has another shape.
         """
         given = [t[None].to(self.dtype).to(self.device) for t in (q, k, v)]
-        return self.answer(given, options)[0].double().cpu().numpy()
+        output = self.answer(given, options)[0].double().cpu().numpy()
+        if not options:
+            self.noted(q, v, output)
+        return output
+
+    def noted(self, q: Tensor, v: Tensor, output: FloatArray) -> None:
+        """Note an answer that is not finite, 0 as a whole, or has rows of other sums.
+
+        Rows with the query of the last one should add up to as much, where values do.
+        """
+        at, total = f"{q.shape[-2]} queries of {v.shape[-2]} keys", v.sum(dim=-1)
+        if not np.isfinite(output).all():
+            self.odd.setdefault("NaN", at)
+        elif not output.any():
+            self.odd.setdefault("0", at)
+        elif total.min() == total.max():
+            sums = np.where((q == q[:, -1:]).all(dim=-1).numpy(), output.sum(-1), np.nan)
+            sums /= np.nanmax(sums, axis=-1, keepdims=True)
+            head, row = np.unravel_index(np.nanargmin(sums), sums.shape)
+            if sums[head, row] < SUM:
+                self.odd.setdefault(f"{sums[head, row]:.2g} in row {row}", at)
 
     def answer(self, given: list[Tensor], options: dict[str, Any]) -> Tensor:
         """Return the answer to q, k and v as they are, with the batch's axis; see `output`."""
@@ -282,7 +308,8 @@ def _of_many(
         numbers = spread(len(at))
         if subject.stored is None:
             numbers = torch.from_numpy(near(numbers))  # exact in 16 bits
-        q[..., at] = float(near(of_q * math.sqrt(d) / float(numbers.sum())))
+        digits = DIGITS if subject.stored is None else 3  # exact in 8 bits
+        q[..., at] = float(near(of_q * math.sqrt(d) / float(numbers.sum()), digits))
         signed = numbers * np.sign(size)
         if which is None:
             k[..., at] = signed
