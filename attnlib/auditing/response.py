@@ -154,16 +154,19 @@ class Subject:
         Rows with the query of the last one should add up to as much, where values do.
         """
         at, total = f"{q.shape[-2]} queries of {v.shape[-2]} keys", v.sum(dim=-1)
+        at = getattr(self.function, "question", at)  # the name of a file
         if not np.isfinite(output).all():
             self.odd.setdefault("NaN", at)
         elif not output.any():
             self.odd.setdefault("0", at)
         elif total.min() == total.max():
-            sums = np.where((q == q[:, -1:]).all(dim=-1).numpy(), output.sum(-1), np.nan)
-            sums /= np.nanmax(sums, axis=-1, keepdims=True)
-            head, row = np.unravel_index(np.nanargmin(sums), sums.shape)
-            if sums[head, row] < SUM:
-                self.odd.setdefault(f"{sums[head, row]:.2g} in row {row}", at)
+            same = (q == q[:, -1:]).all(dim=-1).numpy()
+            sums = np.where(same, output.sum(axis=-1), np.nan)
+            few = np.nanmin(sums, axis=-1) < SUM * np.nanmax(sums, axis=-1)
+            if few.any():
+                of_head = sums[few.argmax()]
+                share, row = np.nanmin(of_head) / np.nanmax(of_head), np.nanargmin(of_head)
+                self.odd.setdefault(f"{share:.2g} in row {row}", at)
 
     def answer(self, given: list[Tensor], options: dict[str, Any]) -> Tensor:
         """Return the answer to q, k and v as they are, with the batch's axis; see `output`."""

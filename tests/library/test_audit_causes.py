@@ -261,6 +261,15 @@ def whole_blocks(q, k, v):
     return kernel(q, k[:, :, :n], v[:, :, :n])
 
 
+def of_a_quarter(q, k, v):
+    n = max(1, k.shape[2] // 4)
+    return kernel(q, k[:, :, :n], v[:, :, :n])
+
+
+def without_row_40(q, k, v):
+    return kernel(q, k, v) * (torch.arange(q.shape[2]) != 40)[:, None]
+
+
 def chunk_that_sees_all(q, k, v):
     return kernel(q, k, v, is_causal=q.shape[2] == k.shape[2])
 
@@ -290,6 +299,8 @@ HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
         (differential, "softmax", "no softmax"),
         (relu, "softmax", "as with ReLU"),
         (one_maximum, "softmax", "0"),
+        (of_a_quarter, "window", "keys 0 to 3"),
+        (without_row_40, "softmax", "0 in row 40"),
         (sum_of_the_first_head, "softmax", ""),
         (causal_in_place_of_a_mask, "hidden", "2 keys"),
         (lambda q, k, v: scored(q, k).exp() @ v, "softmax", "not divided by their sum"),

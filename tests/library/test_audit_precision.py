@@ -41,6 +41,17 @@ def test_a_cache_of_8_bits_passes_and_a_wrong_scale_is_found(dtype, axes):
     assert [finding.code for finding in wrong.findings] == ["scale"]
 
 
+def test_a_kernel_that_computes_in_float8_passes():
+    def attention(q, k, v):
+        q, k, v = (t.to(E4M3).float() for t in (q, k, v))
+        scores = q @ k.mT * 128**-0.5
+        powers = (scores - scores.amax(-1, keepdim=True)).exp()
+        return powers.to(E4M3).float() @ v / powers.sum(-1, keepdim=True)
+
+    report = audit(attention, d=128, expected=128**-0.5, length=64, kv_dtype=E4M3)
+    assert report.passed, report
+
+
 @pytest.mark.parametrize("dtype", [E4M3, E5M2], ids=str)
 def test_tensors_of_float8_are_taken(dtype):
     def attention(q, k, v):

@@ -96,13 +96,15 @@ def test_an_engine_is_judged_by_its_answers(folder, fault, declared, rounds, sta
     assert (code, words in output) == (status, True), output
 
 
-def test_an_answer_that_is_not_finite_and_a_scale_that_is_not_given_do_not_pass(folder):
+@pytest.mark.parametrize("number", [0.0, np.nan])
+def test_an_answer_of_zeros_or_nan_and_a_scale_that_is_not_given_do_not_pass(folder, number):
     engine(folder)
     code, output = run("--read", folder)
     assert (code, "--expected is not given" in output) == (3, True), output
     path = folder / "0006.output.safetensors"
-    save_file({"output": load_file(path)["output"] * np.float32(np.nan)}, path)
-    assert run("--read", folder, "--expected", "transformer")[0] == 1
+    save_file({"output": load_file(path)["output"] * np.float32(number)}, path)
+    code, output = run("--read", folder, "--expected", "transformer")
+    assert (code, "0006.safetensors" in output) == (1, True), output
 
 
 def test_what_is_meant_is_kept_with_the_questions(tmp_path):
