@@ -25,6 +25,8 @@ PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to others."""
 APART = 0.05
 """One query of a cache may give another output than the last of many, by this of its spread."""
+BLOCKS = 256
+"""At how many keys later rows are looked at: blocks of a kernel have 128 queries at most."""
 SLOPES = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
 
@@ -84,6 +86,8 @@ class CallableAudit(ScaleAudit):
             self.hidden_counts(torch.from_numpy(~visible[row, : self.short]), row, {})
         self.total()
         self.window()
+        if self.report.facts["sees"] == "the keys up to its own":
+            self.later_rows({})
         self.long_sink()
         if self.subject.size.heads > 1:
             self.groups()
@@ -472,6 +476,17 @@ class CallableAudit(ScaleAudit):
                 keys = f"{counted(wanted_ahead, 'key')} after its own"
                 self.report.add("window", keys, str(seen), f"the first query, n = {n}")
 
+    def later_rows(self, options: dict[str, Any]) -> None:
+        """Report keys after its own that a row of later blocks sees, where early ones see none."""
+        n = min(self.length, BLOCKS)
+        for queries in (n,) if options else (n, n // 2):
+            with suppress(ValueError):  # it may not take fewer queries than keys
+                visible = questions.visible_keys(self.subject, queries, n, **options)
+                right, of = np.tril(visible, n - queries), " ".join(["", "with", *options])
+                name = f"{queries} queries of {n} keys{of if options else ''}"
+                if not self.same_keys("causal", visible, right, name):
+                    return
+
     def whole_pattern(self, pattern: Callable[[int], np.ndarray]) -> None:
         """Compare the keys that all queries, and one of a cache, see of many with the pattern."""
         self.seen = questions.Run(0, int(pattern(self.length)[-1].sum()))
@@ -573,7 +588,8 @@ class CallableAudit(ScaleAudit):
         """Measure the argument that hides the keys after a query's own, with fewer queries too."""
         n, few, switch = self.short, self.short // 2, {name: True}
         visible = questions.visible_keys(self.subject, n, n, **switch)
-        self.same_keys("causal", visible, np.tri(n, dtype=bool), name)
+        if self.same_keys("causal", visible, np.tri(n, dtype=bool), name):
+            self.later_rows(switch)
         row = n // 2 - 1
         self.hidden_counts(torch.from_numpy(~visible[row]), row, switch)
         if visible[-1].all():

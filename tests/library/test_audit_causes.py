@@ -270,6 +270,11 @@ def without_row_40(q, k, v):
     return kernel(q, k, v) * (torch.arange(q.shape[2]) != 40)[:, None]
 
 
+def causal_in_early_rows(q, k, v, is_causal=True):
+    row, key = torch.arange(k.shape[2])[-q.shape[2] :, None], torch.arange(k.shape[2])
+    return kernel(q, k, v, attn_mask=(key <= row) | (row >= 32) | (not is_causal))
+
+
 def chunk_that_sees_all(q, k, v):
     return kernel(q, k, v, is_causal=q.shape[2] == k.shape[2])
 
@@ -300,6 +305,7 @@ HIDDEN = 16.0 / (8.0 + 8.0 * math.exp(4.0))
         (relu, "softmax", "as with ReLU"),
         (one_maximum, "softmax", "0"),
         (of_a_quarter, "window", "keys 0 to 3"),
+        (causal_in_early_rows, "causal", "64 keys"),
         (without_row_40, "softmax", "0 in row 40"),
         (sum_of_the_first_head, "softmax", ""),
         (causal_in_place_of_a_mask, "hidden", "2 keys"),
