@@ -162,7 +162,8 @@ class Subject:
         elif total.min() == total.max():
             same = (q == q[:, -1:]).all(dim=-1).numpy()
             sums = np.where(same, output.sum(axis=-1), np.nan)
-            few = np.nanmin(sums, axis=-1) < SUM * np.nanmax(sums, axis=-1)
+            least = SUM if self.stored is None else SUM / 2.0
+            few = np.nanmin(sums, axis=-1) < least * np.nanmax(sums, axis=-1)
             if few.any():
                 of_head = sums[few.argmax()]
                 share, row = np.nanmin(of_head) / np.nanmax(of_head), np.nanargmin(of_head)
