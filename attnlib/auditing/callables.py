@@ -86,7 +86,7 @@ class CallableAudit(ScaleAudit):
             self.hidden_counts(torch.from_numpy(~visible[row, : self.short]), row, {})
         self.total()
         self.window()
-        if self.report.facts["sees"] == "the keys up to its own":
+        if self.report.facts.get("sees") == "the keys up to its own":
             self.later_rows({})
         self.long_sink()
         if self.subject.size.heads > 1:
