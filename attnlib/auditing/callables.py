@@ -104,9 +104,7 @@ class CallableAudit(ScaleAudit):
 
     def every_answer(self) -> None:
         """Report an answer to any question that was not finite, or whose weights were lost."""
-        odd = dict(self.subject.odd)
-        if self.half:  # which large logits exceed
-            odd.pop("NaN", None)
+        odd = {} if self.half else self.subject.odd  # which large logits exceed
         if self.sink_found is not None or self.expected.pattern is not None:
             odd = {found: where for found, where in odd.items() if found == "NaN"}
         if odd and not self.report.findings:
