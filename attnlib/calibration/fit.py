@@ -412,9 +412,9 @@ class Fitting:
             return None
         error = middle.std(ddof=1) / math.sqrt(len(texts)) / curvature
         half = float(stdtrit(len(texts) - 1, 0.975)) * error
-        middle_t = float(x[0]) - middle.mean() / curvature
+        centre = float(x[0]) - middle.mean() / curvature
         with np.errstate(over="ignore"):  # a loss that is flat
-            return float(np.exp(middle_t - half)), float(np.exp(middle_t + half))
+            return float(np.exp(centre - half)), float(np.exp(centre + half))
 
 
 def growth(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> FloatArray:
