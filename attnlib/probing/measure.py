@@ -89,7 +89,7 @@ class Measured(NamedTuple):
 
 @torch.no_grad()
 def measure(call: Call, output: Tensor | None) -> Measured:
-    """Return the statistics of a call and of its `output`; where that is None, NaN for those."""
+    """Return the statistics of a call's rows; without `output` their `output_square` is NaN."""
     device = call.query.device.type
     # Autocast rounds all but double precision before the call.
     rounded = call.query.dtype

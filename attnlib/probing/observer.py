@@ -206,7 +206,8 @@ class Observer(interception.ModuleTracker):
     def written(self, call: WrittenOut) -> None:
         """Hand a call that writes its softmax out to `see`, once its weights meet values.
 
-        Its logits, which it may have let go, are then computed again. A note says why if it cannot.
+        Its logits, which may be freed by then, are computed again where they are needed. A call
+        that cannot be measured is noted, with the reason.
         """
         module, tokens = call.module or self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
@@ -290,14 +291,14 @@ class Observer(interception.ModuleTracker):
         self.measured = True
 
     def note(self, name: str, layout: Layout) -> None:
-        """Note where a module's heads are in doubt, or it runs a part by its `forward` alone."""
+        """Note if a module's heads are uncertain, or if it calls a part's `forward` directly."""
         if directly := self.called_directly():
             self.also(name, f"{directly} runs by its `forward` alone, and counts as part of it")
         if doubt := layout.doubt(self.batch):
             self.also(name, doubt)
 
     def queries(self, name: str, tokens: Tokens, call: Call) -> Queries | None:
-        """Return padding and targets of a call's queries, if known; note if padding is counted."""
+        """Return what `reader` knows of a call's queries, or None; note if padding is counted."""
         known = self.reader.queries(tokens, call)
         padded = self.reader.by_model and tokens.real is not None and not tokens.real.all()
         if (
