@@ -107,7 +107,7 @@ class Needles:
 
 
 def root(falling: FloatArray) -> FloatArray:
-    """Return the zero of a falling function on GRID, along the last axis; 0 or ∞ beyond."""
+    """Return the t where a function that falls on GRID, the last axis, is 0; 0 or ∞ if beyond."""
     above = (falling > 0.0).sum(axis=-1)
     i = np.clip(above - 1, 0, GRID.size - 2)[..., None]
     left, right = (np.take_along_axis(falling, i + k, axis=-1)[..., 0] for k in (0, 1))

@@ -45,7 +45,10 @@ def require_packages() -> None:
 def load(
     name: str, trust_remote_code: bool, device: str, dtype: FloatType | None, **options: bool
 ) -> tuple[Any, Any]:
-    """Return a model's tokenizer and the model, moved to a device; options as in `open_model`."""
+    """Return a model's tokenizer and the model, on `device` and in `dtype`.
+
+    `options` are those of `open_model`. Raises CommandError where a step fails.
+    """
     from attnlib import opening
 
     options["trust_remote_code"] = trust_remote_code
