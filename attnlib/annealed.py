@@ -92,7 +92,7 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
       increasing and concave in y, so Newton's method from y = 0 cannot overshoot. Below 1e-12.
     - Another law: the smallest root, below 1e-8; infinite where the gradient only increases, which
       needs a largest score of a probability above 1/n; 0 for heavy tails, where E e^{αs} is
-      infinite for every α > 0; ValueError above 5e7 over the scores' std.
+      infinite for every α > 0; ValueError above about 5e7/σ.
 
     At n = 1 the objective decreases from α = 0 on: there is no maximum, and 0 is returned. Raises
     ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapters: normal, cosine.

@@ -37,7 +37,7 @@ class Constant(NamedTuple):
     meaning: str
     minimum: float = 0.0
     beyond: float | None = None
-    """For a length beyond which the rule grows: that length minus n, in contexts of n keys."""
+    """If the rule grows beyond this length: the length less n where it begins at n; else None."""
 
 
 @dataclass(frozen=True)

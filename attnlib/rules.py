@@ -66,7 +66,7 @@ def fixed_root(case: ScaleInputs, scalar: float) -> Any:
 
 
 def pairs(case: ScaleInputs) -> Any:
-    """Return the scale log₂(n² − n) for n keys: their ordered pairs in bits; n is at least 2."""
+    """Return the scale log₂(n² − n) for n keys: their ordered pairs in bits; n < 2 counts as 2."""
     keys = np.maximum(case.n, 2.0)
     return np.log2(keys) + np.log2(keys - 1.0)
 

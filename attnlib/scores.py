@@ -42,7 +42,7 @@ there αs keeps eight digits after the point."""
 
 
 class Law(ABC):
-    """The distribution of a row of n scores: moments and density of one score, and samples of rows.
+    """Define the distribution of a row of n scores: moments and density of one, samples of rows.
 
     To make your own, write a subclass with
 
@@ -57,8 +57,8 @@ class Law(ABC):
     as SciPy's ksone.
 
     Raises ValueError or TypeError for a variance that is not positive, for a `logpdf` that returns
-    NaN or another shape than its argument's, and for a density whose integral is not 1 or whose
-    variance is not `variance`, to 1e-6.
+    NaN or another shape than its argument's, and for a density whose integral is not 1 to 1e-6 or
+    whose variance is not `variance` to 1 %.
 
     >>> class Laplace(Law):
     ...     variance = 1.0
@@ -180,7 +180,10 @@ class Law(ABC):
         return float(np.sqrt(_checking.positive("variance", self.variance)))
 
     def panels(self, tilt: float = 0.0, **options: Any) -> Panels:
-        """Return Gauss's panels for f(s)e^{tilt·s}, with the options of `quadrature.panels`."""
+        """Return Gauss's panels for f(s)e^{tilt·s}, with the options of `quadrature.panels`.
+
+        Raises ValueError at tilt 0 where integral or variance of the density are not as stated.
+        """
         panels = quadrature.panels(self.logpdf, self.landmarks, self.spread, tilt, **options)
         if tilt == 0.0:
             weights = np.exp(panels.log_weights + panels.log_density)
@@ -246,7 +249,7 @@ class Law(ABC):
 
 @dataclass(frozen=True)
 class Normal(Law):
-    """Independent standard normal scores: the limit d → ∞ of `DotProduct`.
+    """Describe independent standard normal scores, the limit d → ∞ of `DotProduct`.
 
     Chapter: variance.
 
@@ -300,7 +303,7 @@ class Normal(Law):
 
 @dataclass(frozen=True)
 class DotProduct(Law):
-    """Scores s_i = q·k_i/√d of one Gaussian query and n Gaussian keys, d ≥ 1.
+    """Describe the scores s_i = q·k_i/√d of one Gaussian query and n Gaussian keys, d ≥ 1.
 
     Given the query, the scores are independent N(0, |q|²/d), exactly and at any d. So a row is a
     normal row with a random radius, |q|²/d = χ²_d/d, shared by all its scores: they are
@@ -339,8 +342,8 @@ class DotProduct(Law):
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(2α) − 2κ(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0; infinite for α ≥ √d/2.
 
-        With x = α²/d it is −(d/2) log1p(−x(2 + x)/(1 − x)²), which subtracts nothing large. The
-        relative error is a few units of rounding divided by 1 − 4x.
+        With x = α²/d it is −(d/2) log1p(−x(2 + x)/(1 − x)²), which subtracts nothing large. For
+        α ≥ 1e-150 the relative error is a few units of rounding divided by 1 − 4x.
         """
         below, x = self._fraction(alpha, 0.25)
         lost = np.minimum(x * (2.0 + x) / (1.0 - x) ** 2, 1.0)
@@ -379,7 +382,7 @@ class DotProduct(Law):
 
 @dataclass(frozen=True)
 class Cosine(Law):
-    """Scores s_i = cos(q, k_i) of directions uniform on the sphere in d ≥ 3 dimensions.
+    """Describe the scores s_i = cos(q, k_i) of directions uniform on the sphere, d ≥ 3.
 
     The scores of a row are independent, with density ∝ (1 − s²)^{(d−3)/2} on [−1, 1].
 
@@ -492,7 +495,7 @@ class Cosine(Law):
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return nodes of Gauss's rule on panels, coarser where high dimensions allow it."""
+        """Return nodes of Gauss's rule on panels, from d = 100 on with the smoothness of αs + X."""
         nodes = super().quadrature_nodes(alpha, log_n, tilt=tilt, further=further)
         if self.d < SMOOTH_DIMENSION:
             return nodes
