@@ -126,7 +126,7 @@ def whole_keys(n: ArrayLike) -> FloatArray:
 
 
 def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
-    """Return `value` as an int; TypeError unless an integer, ValueError beyond the limits.
+    """Return `value` as an int; TypeError unless integer, ValueError below or above the limits.
 
     >>> integer("d", 64, minimum=1)
     64
@@ -145,7 +145,7 @@ def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEG
 
 
 def batches(name: str, value: Any) -> list[Any]:
-    """Return the iterable of batches `value` as a list; TypeError for a batch or no iterable.
+    """Return the batches of an iterable as a list; TypeError for a single batch or no iterable.
 
     >>> batches("train", "text")
     Traceback (most recent call last):

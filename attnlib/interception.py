@@ -408,7 +408,7 @@ HIDDEN = -1e4
 
 
 def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
-    """Return how many keys before its own the first query sees, or None if no CausalBias.
+    """Return how many keys before its own the first query sees; None unless a CausalBias.
 
     The class is known by its name: to import torch.nn.attention.bias loads the compiler.
     """

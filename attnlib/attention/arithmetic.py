@@ -187,7 +187,7 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
 
 
 def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
-    """Return `relative` for a call written out: a number, or a tensor (…, heads, queries)."""
+    """Return `relative` for a softmax written out: a number, or a tensor (…, heads, queries)."""
     wide = torch.promote_types(call.logits.dtype, torch.float32)
     if isinstance(relative, float):  # no keys need be counted
         return _fitting("factor", relative, relative, call.layout.shape, wide, call.logits.device)

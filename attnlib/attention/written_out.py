@@ -133,7 +133,10 @@ class Step:
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
-        """Run the step again, its product times `times` if given; `made` keeps results."""
+        """Run the step and those before it again, with the product times `times` if given.
+
+        Returns its result; `made` keeps the results, by step.
+        """
         if self in made:
             return made[self]
         args, kwargs = (

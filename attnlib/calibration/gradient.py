@@ -150,7 +150,7 @@ def same_heads(known: dict[tuple[str, int], int], place: Place) -> None:
 
 
 def by_head(result: LossGradients, layers: list[str], power: int = 0) -> FloatArray:
-    """Return Σ ∂L/∂log t · (log n)^power over queries, (layers, heads); NaN for heads missing."""
+    """Return Σ ∂L/∂log t · (log n)^power over queries, (layers, heads); NaN where no head is."""
     heads = max(part.place.heads for part in result.parts)
     total = np.full((len(layers), heads), np.nan)
     for part in result.parts:

@@ -81,7 +81,7 @@ def read_text(file: Path) -> str:
 
 @contextmanager
 def progress(task: str) -> Iterator[Any]:
-    """Show `task` in the terminal while the block runs; `update` of what it yields replaces it."""
+    """Show `task` in the terminal inside the context; yield a status whose `update` replaces it."""
     from rich.console import Console
 
     with Console(stderr=True).status(task) as status:

@@ -78,7 +78,7 @@ class TargetRows(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Hold the statistics of a call."""
+    """Hold the statistics of a call: of its rows, targets and values, with d and the scale."""
 
     rows: Rows
     targets: TargetRows | None

@@ -88,7 +88,7 @@ class TokenTracker:
         )
 
     def queries(self, tokens: Tokens, call: Call) -> Queries | None:
-        """Return a call's queries that are no padding, and their targets; None unless q is 4-d."""
+        """Return which queries of a call are real, and their targets; None unless q has 4 axes."""
         if call.query.ndim != 4:
             return None
         batch, _, length, _ = call.query.shape
