@@ -221,8 +221,8 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
 
     It is the density at 0 of the gap between the two largest scores, n(n−1) ∫ f² F^{n−2} ds with
     the density f and distribution function F of a score. For `Normal` that equals E max s, for
-    `DotProduct(d)` it is E max s · E √d/|q|, infinite at d = 1. Relative error below 1e-10.
-    Chapter: mean_gradient.
+    `DotProduct(d)` it is E max s · E √d/|q|, infinite at d = 1. Relative error below 1e-10. Errors
+    as the module says. Chapter: mean_gradient.
 
     >>> float(gradient_limit(scores.Normal(), 2) * np.sqrt(np.pi))
     1.0

@@ -219,7 +219,7 @@ class ModuleTracker(Mode):
     def belongs(self, module: Any) -> bool:
         """Return whether `module` is the model's and runs in this thread or a backward pass.
 
-        False while torch.compile traces. A module that runs in another thread is noted.
+        False while torch.compile traces. A module of the model in another thread is noted.
         """
         if torch.compiler.is_compiling():  # first: a graph cannot hold what follows
             return False

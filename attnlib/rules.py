@@ -99,7 +99,7 @@ def best_normal(case: ScaleInputs) -> Any:
 
 
 def best_cosine(case: ScaleInputs) -> Any:
-    """Return the scale α*(n): `annealed.best_alpha` of n random cosines in d dimensions."""
+    """Return the scale α*(n), `annealed.best_alpha` of n random cosines; ValueError for a bad d."""
     best = np.empty(case.n.shape)
     for d in np.unique(case.d):
         if d < 3.0 or d % 1.0 > 0.0:

@@ -58,7 +58,8 @@ class Law(ABC):
 
     Raises ValueError or TypeError for a variance that is not positive, for a `logpdf` that returns
     NaN or another shape than its argument's, and for a density whose integral is not 1 to 1e-6 or
-    whose variance is not `variance` to 1 %.
+    whose variance is not `variance` to 1 %. Methods raise them for an α that is negative, infinite
+    or NaN, and for scores s that are NaN or no real numbers.
 
     >>> class Laplace(Law):
     ...     variance = 1.0
@@ -182,7 +183,7 @@ class Law(ABC):
     def panels(self, tilt: float = 0.0, **options: Any) -> Panels:
         """Return Gauss's panels for f(s)e^{tilt·s}, with the options of `quadrature.panels`.
 
-        Raises ValueError at tilt 0 where integral or variance of the density are not as stated.
+        At tilt 0 raises ValueError unless the density has its integral 1 and the law's variance.
         """
         panels = quadrature.panels(self.logpdf, self.landmarks, self.spread, tilt, **options)
         if tilt == 0.0:

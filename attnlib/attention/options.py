@@ -33,10 +33,7 @@ class Options(NamedTuple):
 
 
 def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
-    """Return the checked policy, α or σ (default α = 1), and c (default 1, or "exact").
-
-    Raises ValueError or TypeError as `attend`.
-    """
+    """Return policy, α or σ (default α = 1), and c (1, or "exact"), checked; raises as `attend`."""
     policy, alpha, scale, post_scale, normalize_qk = options
     _checking.flag("normalize_qk", normalize_qk)
     stated = options.stated()
@@ -69,10 +66,7 @@ def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact
 
 
 def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | None:
-    """Return the Policy given or named, or None for a function.
-
-    Raises ValueError for an unknown name and TypeError for anything else; `name` is the argument's.
-    """
+    """Return the Policy given or named, None for a function; ValueError or TypeError for others."""
     if isinstance(policy, Policy):
         return policy
     if isinstance(policy, str) and policy in POLICIES:
@@ -110,7 +104,7 @@ def checked_policy(
 
 
 def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
-    """Return numbers ≥ 0, as one float or a tensor; of a tensor only the type is checked."""
+    """Return numbers ≥ 0, as one float or a tensor, or raise; of a tensor only the type counts."""
     if isinstance(value, Tensor):
         if value.is_complex() or value.dtype == torch.bool:
             raise TypeError(f"{name} must be real numbers, got a tensor of {value.dtype}")
@@ -139,7 +133,7 @@ def resolve_factor(
 ) -> Policy | Factor:
     """Return a factor: numbers, or a rule, divided by its value at `train_length` if given.
 
-    A policy must have a `train_length` and numbers none, else ValueError.
+    Raises ValueError for a policy without `train_length`, and for numbers with it.
     """
     if not isinstance(factor, str | Policy) and not callable(factor):
         if train_length is not None:

@@ -19,9 +19,9 @@ class Call(NamedTuple):
 
 
 def of_queries(call: Call) -> torch.Size:
-    """Return the output's shape without its last axis, (…, L), from q, k, v and the mask.
+    """Return the output's shape before its last axis, (…, L).
 
-    Raises ValueError where these do not fit together, TypeError for a CausalBias.
+    Raises ValueError where q, k, v and mask do not fit together, TypeError for a CausalBias.
     """
     q, k, v, attn_mask, *_ = call
     if type(attn_mask).__name__ == "CausalBias":  # it has no numbers to count keys by

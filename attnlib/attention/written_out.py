@@ -133,9 +133,9 @@ class Step:
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
-        """Run the step and those before it again, with the product times `times` if given.
+        """Return the step's result, computed again with the product times `times`, if given.
 
-        Returns its result; `made` keeps the results, by step.
+        `made` keeps the results of the steps before it.
         """
         if self in made:
             return made[self]

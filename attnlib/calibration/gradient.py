@@ -61,7 +61,7 @@ class ScaleGradient:
     def wanting(self, level: float = 0.05) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the heads whose loss falls with larger logits, and those with smaller logits.
 
-        - `level`: the p-value among all heads below which a head counts, by default 0.05.
+        - `level`: the p-value among all heads below which a head counts, > 0, by default 0.05.
 
         Returns two integer arrays with a line (layer, head) for each head.
         """

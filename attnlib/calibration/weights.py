@@ -190,7 +190,7 @@ def _number(names: tuple[str, ...], *places: Any) -> int:
 
 
 class _Reader:
-    """Read the weights that make the queries and keys of one module."""
+    """Read the weights that make a module's queries and keys; RuntimeError where they cannot be."""
 
     def __init__(
         self, name: str, module: Any, owners: dict[int, list[str]], tolerance: float | None

@@ -134,7 +134,7 @@ def probe(
 
 
 def into(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
-    """Return a function that adds a call to a report: all rows, or about `rows` of each head."""
+    """Return a function that adds a call to a report: all rows, or about `rows` ≥ 1 of a head."""
     if rows is not None:
         rows = _checking.integer("rows", rows, minimum=1)
 

@@ -219,7 +219,7 @@ class _Head:
     def line(
         self, critical_alpha: float, limit: float, expected: dict[str, float]
     ) -> dict[str, Any]:
-        """Return the head's line of the table, with its columns of random scores, `expected`.
+        """Return the head's line of the table, with the columns `expected` of random scores.
 
         `limit` is their gradient's as α → ∞.
         """
