@@ -107,8 +107,8 @@ def same_entropy(law: Law, n: int) -> float | None:
     """Return the α whose mean entropy over n keys is that of 512 keys at logits of variance 1.
 
     None where n keys cannot have that entropy, or need an α above 9000 over the standard deviation.
-    Relative error below 1e-9. Brent's method on `exact.entropy` starts where log n − α²/2, the
-    approximation for normal scores, has that value; it takes about eight entropies.
+    The relative error is below 1e-9. Brent's method on `exact.entropy` starts where log n − α²/2,
+    the approximation for normal scores, has that value; it takes about eight entropies.
 
     Raises ValueError or TypeError for an n that is not an integer from 2 to 2⁴⁰, and for a `law`
     that is not a `Law`. Chapters: freezing, scaling_rules.

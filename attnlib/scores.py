@@ -269,7 +269,7 @@ class Normal(Law):
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = log E e^{αs} = α²/2, elementwise in α ≥ 0.
 
-        Exact to rounding; infinite where α² exceeds the largest float (α > 10¹⁵⁴).
+        It is exact to rounding, and infinite where α² exceeds the largest float (α > 10¹⁵⁴).
         """
         a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
@@ -333,8 +333,9 @@ class DotProduct(Law):
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = −(d/2) log(1 − α²/d) of one score, elementwise in α ≥ 0.
 
-        Infinite for α ≥ √d, where the mean E e^{αs} does not exist. For α ≥ 1e-150 the relative
-        error is a few units of rounding divided by 1 − α²/d: about 1e-15 except close to √d.
+        It is infinite for α ≥ √d, where the mean E e^{αs} does not exist. For α ≥ 1e-150 the
+        relative error is a few units of rounding divided by 1 − α²/d: about 1e-15 except close to
+        √d.
         """
         below, x = self._fraction(alpha, 1.0)
         with np.errstate(divide="ignore"):
@@ -355,8 +356,8 @@ class DotProduct(Law):
         """Return log f(s) of one score, elementwise, with f(s) = √d h(√d s),
         h(x) = (|x|/2)^ν K_ν(|x|) / (√π Γ(ν + ½)), ν = (d − 1)/2.
 
-        Accurate to 1e-12 relative to 1 + |value| for d ≤ 10⁶. At d = 1 the density is infinite
-        at 0.
+        It is accurate to 1e-12 relative to 1 + |value| for d ≤ 10⁶. At d = 1 the density is
+        infinite at 0.
         """  # noqa: D205
         with np.errstate(over="ignore"):
             x = np.sqrt(self.d) * np.abs(_checking.real("s", s))
@@ -412,7 +413,7 @@ class Cosine(Law):
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = log E e^{αs} = log ₀F₁(; d/2; α²/4), elementwise in α ≥ 0.
 
-        ₀F₁(; d/2; α²/4) = Γ(d/2)(2/α)^{d/2−1} I_{d/2−1}(α). Relative error below 1e-12 for
+        ₀F₁(; d/2; α²/4) = Γ(d/2)(2/α)^{d/2−1} I_{d/2−1}(α). The relative error is below 1e-12 for
         d ≤ 10⁶ and 1e-150 ≤ α ≤ 10¹². Up to α = 2√d it is the power series, of positive terms;
         beyond, `special.log_bessel_i_normalised`.
         """
@@ -422,8 +423,8 @@ class Cosine(Law):
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(2α) − 2κ(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0.
 
-        Error below 1e-12 of 1 + the value, for d ≤ 10⁶ and α ≤ 10¹². At large α the parts of κ
-        that are linear in α cancel: it is 2D(α) − D(2α) with D(α) = α − κ(α).
+        The error is below 1e-12 of 1 + the value, for d ≤ 10⁶ and α ≤ 10¹². At large α the parts of
+        κ that are linear in α cancel: it is 2D(α) − D(2α) with D(α) = α − κ(α).
         """
         a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
@@ -442,7 +443,7 @@ class Cosine(Law):
         """Return α − κ(α), κ'(α), 1 − κ'(α) and κ''(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0.
 
         κ'(α) = I_{d/2}(α)/I_{d/2−1}(α) is the mean of s under the density tilted by e^{αs}, and
-        κ''(α) its variance: 0 and 1/d at α = 0. Relative errors below 1e-12 of 1 + α − κ and of
+        κ''(α) its variance: 0 and 1/d at α = 0. Relative errors are below 1e-12 of 1 + α − κ and of
         the other three, for d ≤ 10⁶ and α ≤ 10¹².
         """
         a = _checking.alpha(alpha)

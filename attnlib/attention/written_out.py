@@ -267,8 +267,8 @@ class Step:
     def head_axis(self, heads: int) -> int:
         """Return the axis of the heads, counted from the end: −3 unless another is found.
 
-        The letters of an einsum may show −2, say. −4: the first of three axes joins heads and
-        batch, heads first.
+        The letters of an einsum may show −2, say. It is −4 where the first of three axes joins
+        heads and batch, heads first.
         """
         start = self.product or self
         if len(self.shape) == 3 and heads and start.heads == heads:

@@ -90,7 +90,7 @@ class Needles:
     def best_factor(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return t* of each head and the ends of its 95 % interval, a bootstrap over texts.
 
-        Three arrays (layers, heads): 0 or ∞ beyond ⅛ to 8. The ends are NaN for one text.
+        The arrays (layers, heads) hold 0 or ∞ beyond ⅛ to 8. The ends are NaN for one text.
         """
         best = root(-self.derivatives.sum(axis=0))
         texts = self.rows.shape[0]
