@@ -165,7 +165,7 @@ def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return 1/√(E Σp²), the factor that gives the output of attention unit variance.
+    """Return 1/√(E Σp²), the factor that gives the output variance 1, for values as `output_std`'s.
 
     Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Source 002;
     chapter: mean_gradient.
@@ -177,7 +177,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 class BackwardStd(NamedTuple):
-    """Hold the standard deviations of the gradients of queries, keys and values."""
+    """Hold the standard deviations of ∂L/∂q, ∂L/∂k and ∂L/∂v: arrays over α and n."""
 
     query: FloatArray
     key: FloatArray

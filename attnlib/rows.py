@@ -90,8 +90,8 @@ def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the gradient g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j| of p = softmax(αs), in O(n) a row.
 
-    1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest: relative error
-    below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: variance. Raises as
+    1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest. The relative
+    error is below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: variance. Raises as
     `softmax`.
 
     >>> float(gradient([0.0, 0.0, 0.0, 0.0], alpha=2.0))

@@ -45,7 +45,7 @@ It returns what multiplies its logits, one for each query, (…, heads, queries)
 
 
 class LogitFactors(interception.ModuleTracker):
-    """Multiply the model's logits in this thread by `factor`, inside the context `at_work`."""
+    """Multiply a model's logits in this thread by what `factor` returns, inside `at_work`."""
 
     counts_by_run = False  # a loss may call the model several times, and each call has its part
 

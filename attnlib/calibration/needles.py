@@ -58,8 +58,8 @@ class Needles:
         - "layer", "head", "rows": its place and its number of rows.
         - "weight": the mean P.
         - "ratio": Σ(1 − P)gap/Σ(1 − P)κ′(1), 1 for a calibrated head.
-        - "best_factor", "low", "high": t* and its 95 % interval over texts, 0 or infinity beyond ⅛
-          to 8.
+        - "best_factor", "low", "high": t* and its 95 % interval over texts (NaN for one), 0 or
+          infinity beyond ⅛ to 8.
         - "least_factor": the smallest t at which the mean weight is ½.
         - "reach": the number of keys, of the kind in the rows, that the target's logit still
           outweighs.

@@ -25,7 +25,7 @@ class CommandError(Exception):
 
 @contextmanager
 def one_line(*errors: type[Exception], status: int = 2, about: str = "") -> Iterator[None]:
-    """Turn such errors inside the context into a `CommandError` of one line, after `about`."""
+    """Turn `errors` inside the context into a `CommandError` of one line, begun by `about`."""
     try:
         yield
     except errors as error:

@@ -70,7 +70,7 @@ class Rows(NamedTuple):
 
 
 class TargetRows(NamedTuple):
-    """Hold statistics of the target key: arrays like those of Rows, NaN without a target."""
+    """Hold the target key's gap, weight and κ: arrays like those of Rows, NaN without a target."""
 
     target_gap: FloatArray
     target_weight: FloatArray

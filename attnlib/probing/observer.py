@@ -52,9 +52,10 @@ def probe(
 
     - `model`: any nn.Module. Compiled parts run as they are written.
     - `mask`: an array (batch, tokens), 1 or True for a token, 0 or False for padding; by position,
-      those in a cache included. Queries that are padding are no rows. By default padding is read
-      from the `attention_mask` of shape (batch, tokens), or the key_padding_mask of PyTorch's
-      modules, that the model or a part of it is called with. mask=False counts all queries.
+      those in a cache included. Queries that are padding do not count as rows. By default padding
+      is read from the `attention_mask` of shape (batch, tokens), or the key_padding_mask of
+      PyTorch's modules, that the model or a part of it is called with. mask=False counts all
+      queries.
     - `targets`: the intended key of each query, by default none. "previous" is the key before,
       "duplicate" the last earlier one of the same token, "induction" the one after that; or an
       array of integers (batch, tokens), the position of each query's key, −1 for none; or a
@@ -64,9 +65,9 @@ def probe(
       targets are "previous" or an array. Beam search, which exchanges sequences between the steps,
       is not followed.
     - `rows`: measure a sample of about so many rows of each head in a call, from up to four
-      sequences and all along their length. Means, quantiles and numbers of rows are then those of
-      the sample. By default all rows.
-    - `theory`: False leaves out random scores (NaN), which take a second for each length of rows.
+      sequences and all along their length. Means, maxima and numbers of rows are then those of
+      the sample. By default all rows are measured.
+    - `theory`: False leaves out random scores (NaN), which take a second for each set of lengths.
 
     Yields a `Report`, to be read after the context. Several runs of the model count together.
 
@@ -99,7 +100,8 @@ def probe(
     `targets` that fit no call; and of layers that have computed NaN or infinity, or logits beyond
     10¹⁹, whose squares overflow.
 
-    Raises RuntimeError where no attention was measured at all, and inside a `rescale` context;
+    Raises RuntimeError where no attention was measured at all, for a model that torch.compile has
+    returned, and inside a `rescale` context;
     TypeError if `model` is not a module; ValueError for a mask, targets or a number of rows that
     are not as above. Chapter: probe.
 
