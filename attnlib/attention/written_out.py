@@ -133,10 +133,7 @@ class Step:
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
-        """Return the step's result, computed again with the product times `times`, if given.
-
-        `made` keeps the results of the steps before it.
-        """
+        """Run the step again, the product times `times`, and return its result; `made` keeps it."""
         if self in made:
             return made[self]
         args, kwargs = (

@@ -45,10 +45,7 @@ def require_packages() -> None:
 def load(
     name: str, trust_remote_code: bool, device: str, dtype: FloatType | None, **options: bool
 ) -> tuple[Any, Any]:
-    """Return a model's tokenizer and the model, on `device` and in `dtype`.
-
-    `options` are those of `open_model`. Raises CommandError where a step fails.
-    """
+    """Return what `open_model` does, the model on `device` in `dtype`; CommandError if it fails."""
     from attnlib import opening
 
     options["trust_remote_code"] = trust_remote_code
