@@ -108,8 +108,8 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the Frobenius norm ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²) of the Jacobian, in O(n) a row.
 
     With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
-    cancels or underflows when p is nearly one-hot. The relative error is below 1e-12. Chapter:
-    jacobian. Raises as `softmax`.
+    cancels or underflows when p is nearly one-hot. The relative error is below 1e-12.
+    Chapter: jacobian. Raises as `softmax`.
 
     >>> float(frobenius_norm([0.0, 0.0]))  # the four entries are ±¼
     0.5
