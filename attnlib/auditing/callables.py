@@ -609,7 +609,7 @@ class CallableAudit(ScaleAudit):
             self.decoding()
 
     def decoding(self) -> None:
-        """Ask the cap, the sink and the heads of one query of a cache, and compare its output."""
+        """Check the cap, sink, heads and output of one query of a cache; report what differs."""
         alone = copy(self)
         alone.subject, alone.report = self.subject.of_last_query(), Report()
         alone.cap()

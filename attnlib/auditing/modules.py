@@ -48,7 +48,7 @@ class Seen(NamedTuple):
     scale: float
     """What multiplies q·k in the call and, as far as projections show it, before."""
     doubt: str
-    """What is not known of it, or ""."""
+    """What is unknown about the scale, or ""."""
     before: Before
     capped: bool
     """Whether a tanh is between the products and the softmax."""
@@ -86,7 +86,7 @@ class _Watch(ModuleTracker):
         return result
 
     def answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function, and keep derivatives where it is a product of attention."""
+        """Run a function; note it if it is attention, keep derivatives if it is a product."""
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if not self.running:

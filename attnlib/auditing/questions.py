@@ -69,7 +69,7 @@ class Slope(NamedTuple):
 
 
 def joined(slopes: list[Slope]) -> Slope:
-    """Return one slope with the rows of several."""
+    """Return several slopes as one, with the rows of all."""
     value, low, high, keys, position = (
         np.concatenate(part, axis=-1) for part in zip(*(slope[:5] for slope in slopes), strict=True)
     )

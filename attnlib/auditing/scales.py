@@ -151,7 +151,7 @@ class ScaleAudit:
         return False
 
     def scale(self) -> None:
-        """Measure the number that multiplies q·k or the cosine, in several rows."""
+        """Measure what multiplies q·k or the cosine, in several rows, and compare it."""
         subject, report = self.subject, self.report
         ladder = [2**i - 1 for i in range(1, 16) if 2**i <= self.length][: self.d - 1]
         ladder = [row for row in ladder if subject.keys_of([row], row + 1) > 1]
@@ -347,7 +347,7 @@ class ScaleAudit:
 
 
 def agree(wanted: Any, low: Any, high: Any) -> np.ndarray:
-    """Return, elementwise, whether `wanted` is from `low` to `high`, up to its share AGREES."""
+    """Return, elementwise, whether `wanted` lies in [low, high], widened by AGREES · |wanted|."""
     margin = AGREES * np.abs(wanted)
     return np.asarray((low - margin <= wanted) & (wanted <= high + margin))
 
