@@ -156,7 +156,7 @@ class _Watch(ModuleTracker):
         self.observed(product.q, product.k, scale * product.factor, doubt, _has_tanh(logits))
 
     def owner(self) -> nn.Module:
-        """Return the inmost module that is not PyTorch's own."""
+        """Return the inmost running module that is not PyTorch's own, or else the inmost."""
         inmost = (module for module in reversed(self.running) if not _is_pytorchs(module))
         return next(inmost, self.running[-1])
 

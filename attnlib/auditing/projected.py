@@ -47,7 +47,7 @@ class Before(NamedTuple):
 
 
 def before_attention(module: nn.Module, query: Tensor, key: Tensor, outputs: Outputs) -> Before:
-    """Return what was done to q, k: (batch, heads, tokens, d) or (batch · heads, tokens, d)."""
+    """Return what was done to q and k, (batch, heads, tokens, d) or with the first two joined."""
     q, k = (_matching(module, tensor, outputs, norms=True) for tensor in (query, key))
     tensors = {"q": query, "k": key}
     kept = [

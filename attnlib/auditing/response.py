@@ -194,13 +194,13 @@ def contents(
     apart: bool = False,
     even: bool = False,
 ) -> Contents:
-    """Return queries of length √d and keys of length √d whose products with them are chosen.
+    """Return queries of length √d, and keys whose products with them are chosen.
 
-    The component of a special key along the query is x, of the others `shift`, each up to √d and
-    of a few binary digits; what is left of their length lies at a right angle to it. The query has
-    the component `along` only. `stretch` multiplies q and k, `lengthen` special keys alone. With
-    `apart`, and where keys are kept in 8 bits or fewer, `shift` and x have components of their own;
-    `even` then gives those of q one size, which such types keep exactly, and x is approximate.
+    Keys have the component `shift` along the query, special keys `shift` + x, both of a few binary
+    digits; what is left of their length, √d or 2|shift| if that is more, lies at a right angle. The
+    query has the component `along` only. `stretch` multiplies q and k, `lengthen` special keys.
+    With `apart`, and where keys are kept in 8 bits or fewer, `shift` and x have components of their
+    own; `even` then gives those of q one size, which such types keep exactly, and x is approximate.
     """
     heads, key_heads, d = subject.size
     across = (along + 3) % d
