@@ -29,7 +29,7 @@ def within_range(name: str, largest: float, dtype: torch.dtype) -> None:
 
 @constant_in_graphs
 def scale_of_dimension(policy: Policy, d: int) -> float:
-    """Return σ of a policy whose scale does not depend on n."""
+    """Return σ of a policy whose scale depends on d alone, not on n or the position."""
     return float(policy.scale(1.0, d))
 
 

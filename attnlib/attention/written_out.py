@@ -182,7 +182,7 @@ class Step:
         return result
 
     def exchanged(self) -> "Step | None":
-        """Return the record of (k @ q.mT).mT as that of q @ k.mT, numbers behind it included.
+        """Return the record of (k @ q.mT).mT, also times or plus numbers, as that of q @ k.mT.
 
         None where another function stands between the product and the exchange.
         """
