@@ -203,7 +203,7 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
 
     It is the smaller root of αΔ = log n + α²/2, at which e^{αΔ} equals the mean of Σ e^{αs}. It is
     near log n/Δ for few keys, equals Δ at n = e^{Δ²/2}, and is infinite for more. It is exact to
-    rounding. Raises ValueError or TypeError for a gap that is not positive, n below 1, and what is
+    rounding. Raises ValueError or TypeError for a gap that is not positive, n below 1, and anything
     infinite, NaN or not a number. Chapter: retrieval_range.
 
     >>> least_alpha(6.0, [1, 512, 10**9])

@@ -148,7 +148,7 @@ def panels(
     panel with enough mass is halved until the polynomial through its points agrees with f at the
     points of both halves. The last panels are cut at `fractions`, and to lengths below `width`.
 
-    Raises ValueError or TypeError where `logpdf` is no log density, underflows where its mass
+    Raises ValueError or TypeError where `logpdf` is not a log density, underflows where its mass
     matters, or needs too many panels.
     """
     marks = _checking.finite("landmarks", [0.0, *landmarks])

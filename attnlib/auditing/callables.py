@@ -93,7 +93,7 @@ class CallableAudit(ScaleAudit):
         return self.report
 
     def no_softmax(self) -> bool:
-        """Report why answers are no softmax over all keys; return whether that ends the audit."""
+        """Report why answers are not those of a softmax; return whether that ends the audit."""
         subject, n, eps = self.subject, min(SHORT, self.d), self.subject.eps
         q, k = equal_keys(subject, n, n)
         equal = subject.weights(q, k, torch.arange(n))

@@ -134,7 +134,7 @@ class Subject:
         """Return the answer, (heads, queries, size of v), in float64.
 
         q, k and v have the axes (heads, tokens, size) and float64. Raises ValueError, in one line,
-        where the callable raises, or its answer is no tensor or has another shape.
+        where the callable raises, or its answer is not a tensor or has another shape.
         """
         given = [t[None].to(self.dtype).to(self.device) for t in (q, k, v)]
         return self.answer(given, options)[0].double().cpu().numpy()

@@ -118,7 +118,7 @@ def scale_gradient(
 
     Warns with a UserWarning of modules that may attend otherwise, and of layers whose heads are in
     doubt. Raises ValueError for no batches, for a layer whose number of heads differs between
-    batches, and for a loss that is no finite number or that does not depend on attention;
+    batches, and for a loss that is not a finite number or does not depend on attention;
     RuntimeError for attention that cannot be reached, with its name.
     Chapter: calibration.
     """

@@ -300,7 +300,7 @@ class _Reader:
         return q, k
 
     def unpacked(self, sums: FloatArray, heads: int, size: int) -> tuple[FloatArray, FloatArray]:
-        """Return the sums of queries and of keys in a packed layer, in the order that agrees.
+        """Return the sums of queries and of keys in a packed layer, in the order that fits best.
 
         The orders: all queries, all keys, all values; or, by key head, its queries, key and value.
         """

@@ -36,7 +36,7 @@ class OneLineErrors:
     """Make a command of typer print each error in one line, without its usage: a mixin."""
 
     def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
-        """Run a command, print errors in one line; exit with the status if alone, or return it."""
+        """Run a command with errors in one line; exit with its status, or return it if asked to."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 # A pipe on Windows has no √ and no α, and a file's name may be no text.
