@@ -160,7 +160,7 @@ def read(folder: str | Path, **intent: Any) -> Report:
     - `intent`: arguments of `audit` that state the intention, by default those of `write`.
 
     Raises UnansweredError where it had to add questions, and ValueError for a folder without
-    answers and for a file that is none. Chapter: audit.
+    answers and for a file that does not answer. Chapter: audit.
     """
     path = Path(folder)
     try:

@@ -222,7 +222,7 @@ def contents(
 
 
 def spread(number: int) -> Tensor:
-    """Return numbers from 1 to 2, about evenly spaced in their logarithm."""
+    """Return `number` numbers from 1 to 2, evenly spaced in their logarithm, increasing."""
     return torch.exp2((torch.arange(number, dtype=torch.float64) + 0.5) / number)
 
 
