@@ -109,8 +109,8 @@ def sample(
 def mean_and_error(values: ArrayLike) -> Estimate:
     """Return the mean of independent values and its standard error, √(variance/N).
 
-    - `values`: an array of N ≥ 2 real numbers of any shape, each an independent value; or of
-      booleans, whose mean is the share of True.
+    - `values`: an array of N ≥ 2 real numbers of any shape, each an independent value; or a NumPy
+      array of booleans, whose mean is the share of True.
 
     Returns an `Estimate`. Raises ValueError or TypeError for fewer than two values, and for values
     that are not real numbers or not finite.

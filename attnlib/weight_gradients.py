@@ -74,7 +74,7 @@ def sum_groups(sums: FloatArray, groups: int) -> FloatArray:
 
 
 def mismatch(queries: FloatArray, keys: FloatArray) -> float:
-    """Return the difference of the sums over queries and keys, over its size for random signs."""
+    """Return how far the sums of queries and keys differ, in units of what random signs give."""
     groups = keys.shape[1] if queries.shape[1] % keys.shape[1] == 0 else 1
     (q, q_square), (k, k_square) = sum_groups(queries, groups), sum_groups(keys, groups)
     unit = float((q_square + k_square).sum())

@@ -133,7 +133,7 @@ class Step:
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
-        """Run the step again, its product times `times` if given; `made` keeps results."""
+        """Run the step again, the product times `times`, and return its result; `made` keeps it."""
         if self in made:
             return made[self]
         args, kwargs = (
@@ -156,7 +156,7 @@ class Step:
         return made[self]
 
     def bias(self) -> Tensor | None:
-        """Return what is added to the product on the way to the logits; None for the product."""
+        """Return what is added to the product on the way; None if the logits are the product."""
         start, small = self.product or self, True
         if start is self and not self.name.startswith("baddbmm"):
             return None
@@ -182,7 +182,7 @@ class Step:
         return result
 
     def exchanged(self) -> "Step | None":
-        """Return the record of (k @ q.mT).mT as that of q @ k.mT, numbers behind it included.
+        """Return the record of (k @ q.mT).mT, also times or plus numbers, as that of q @ k.mT.
 
         None where another function stands between the product and the exchange.
         """
@@ -227,7 +227,7 @@ class Step:
         return bool((value <= HIDDEN).all() if isinstance(value, Tensor) else value <= HIDDEN)
 
     def as_weights(self) -> str:
-        """Return how it makes weights without a softmax, if it may be weights; else ""."""
+        """Return how weights are made of this without a softmax, or "" if it cannot be weights."""
         start = self.product or self
         whole = self.shape.numel() >= start.shape.numel()
         if self.learned or start.dimension < 2 or not whole:  # d = 1: of positions
@@ -239,12 +239,12 @@ class Step:
         return NO_SOFTMAX if self.is_plain() else "its weights are no softmax of its logits"
 
     def is_plain(self) -> bool:
-        """Return whether it is linear in the product, but for what is added or filled in."""
+        """Return whether the product is only scaled, reshaped, added to or filled in so far."""
         names = [step.name for step in self._path()]
         return all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
 
     def repeats(self, logits: Tensor) -> bool:
-        """Return whether running it again gives these logits, up to rounding.
+        """Return whether running the record again gives these logits, up to rounding.
 
         True where there are no numbers to compare (torch.func, traces, meta). No gradient is taken,
         so that a checkpoint's second run, which need not ask, saves the same tensors.
@@ -262,10 +262,10 @@ class Step:
             )
 
     def head_axis(self, heads: int) -> int:
-        """Return the axis of the heads, counted from the last: −3 unless another is found.
+        """Return the axis of the heads, counted from the end: −3 unless another is found.
 
-        torch.einsum's letters may show another. −4: the first of three axes joins heads and batch,
-        heads first.
+        The letters of an einsum may show −2, say. It is −4 where the first of three axes joins
+        heads and batch, heads first.
         """
         start = self.product or self
         if len(self.shape) == 3 and heads and start.heads == heads:
@@ -289,7 +289,7 @@ class Step:
         return path
 
     def keys(self) -> slice:
-        """Return the columns of the keys, without a sink's beside them; all where unknown."""
+        """Return the slice of columns that are keys, without a sink's; all where unknown."""
         before = 0
         width = (self.product or self).shape[-1]
         for step in self._path() if self.ordered and width < self.shape[-1] else ():
@@ -303,7 +303,7 @@ class Step:
         return slice(before, before + width) if before + width <= self.shape[-1] else slice(None)
 
     def problem(self) -> str:
-        """Return why it cannot be run again, or ""."""
+        """Return why the record cannot be run again, or ""."""
         if self.lost or any(_version(tensor) != number for tensor, number in self.versions):
             return self.lost or "what its logits are computed from is written over on the way"
         before = (step.problem() for step in _flat((self.args, self.kwargs), Step))
@@ -469,10 +469,11 @@ ORDER = ("folded", "learned", "products", "squares", "one", "samples", "scores",
 
 
 class Recorder:
-    """Record products in one thread, and find the softmaxes of what becomes of them.
+    """Record matrix products in one thread, and find the softmaxes of logits made of them.
 
-    `running` returns the running modules, the inmost last. With `changes`, weights made in a
-    torch.autograd.Function are out of reach. `made` gets each function's tensors and its result.
+    `running` returns the running modules, the inmost last. `changes`: logits are to be changed,
+    and weights made in a torch.autograd.Function are out of reach. `made` gets each function's
+    tensors and its result.
     """
 
     def __init__(
@@ -561,7 +562,7 @@ class Recorder:
         return f"{self.paths[module] or 'the model'} ({type(module).__name__})"
 
     def lines(self, shown: Callable[[Any], str], *, hints: bool = False) -> list[str]:
-        """Return a line per reason, of modules named by `shown`: out of reach, or `hints`."""
+        """Return a line for each reason and its modules, by `shown`: of `unreached` or `hints`."""
         by_reason: dict[str, list[str]] = {}
         known = self.reached.union(self.unreached)
         for module, why in (self.hints if hints else self.unreached).items():

@@ -1,4 +1,4 @@
-"""Callables of arrays that are not PyTorch's."""
+"""Wrap callables of NumPy's or JAX's arrays as functions of tensors."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,7 +13,7 @@ ARRAYS = ("torch", "numpy", "jax")
 
 
 def of_tensors(function: Callable[..., Any], arrays: str) -> Callable[..., Any]:
-    """Return a function of tensors that calls one of NumPy's or JAX's arrays."""
+    """Return a function of tensors that calls one of "numpy" or "jax" arrays; "torch" as it is."""
     if arrays == "torch":
         return function
     if arrays == "jax":
