@@ -84,9 +84,8 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
 
     With R(α) = κ(2α) − 2κ(α) the maximum solves R + log(1 + αR') = log n.
 
-    - `Normal`: (1 + 2α²)e^{α²} = n, so α = √(W(n√e/2) − ½) with Lambert's W. The relative error is
-    below
-      1e-14 for 2 ≤ n ≤ 10¹⁵.
+    - `Normal`: (1 + 2α²)e^{α²} = n, so α = √(W(n√e/2) − ½) with Lambert's W. The relative error
+      is below 1e-14 for 2 ≤ n ≤ 10¹⁵.
     - `Cosine`: Newton's method in log α with exact derivatives; the left side increases. Below
       1e-10 for 3 ≤ d ≤ 10⁶ and 3 ≤ n ≤ 10¹².
     - `DotProduct`: with α² = d(1 − e^{−y})/2 it reads dy/2 + log(1 + d(e^y − 1)) = log n, which is
