@@ -22,7 +22,7 @@
   Search.htmlToText = (html, anchor) => {
     const page = new DOMParser().parseFromString(html, "text/html");
     for (const root of page.querySelectorAll("msqrt")) root.prepend("√");
-    for (const power of page.querySelectorAll("msup")) power.lastElementChild.prepend("^");
+    for (const power of page.querySelectorAll("msup, msubsup")) power.lastElementChild.prepend("^");
     for (const fraction of page.querySelectorAll("mfrac")) fraction.lastElementChild.prepend("/");
     return htmlToText(page.documentElement.outerHTML, anchor);
   };
