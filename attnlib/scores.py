@@ -57,9 +57,10 @@ class Law(ABC):
     as SciPy's ksone.
 
     Raises ValueError or TypeError for a variance that is not positive, for a `logpdf` that returns
-    NaN or another shape than its argument's, and for a density whose integral is not 1 to 1e-6 or
-    whose variance is not `variance` to 1 %. Methods raise them for an α that is negative, infinite
-    or NaN, and for scores s that are NaN or no real numbers.
+    NaN or another shape than its argument's, or −∞ where only the density underflows to 0, and for
+    a density whose integral is not 1 to 1e-6 or whose variance is not `variance` to 1 %: these two
+    are not checked by `tail`. Methods raise them for an α that is negative, infinite or NaN, and
+    for scores s that are NaN or no real numbers.
 
     >>> class Laplace(Law):
     ...     variance = 1.0

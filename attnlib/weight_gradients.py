@@ -68,7 +68,11 @@ def by_head(
 
 
 def sum_groups(sums: FloatArray, groups: int) -> FloatArray:
-    """Return sums over groups of neighbouring heads, from shape (2, heads) to (2, groups)."""
+    """Return sums over groups of neighbouring heads, from shape (2, heads) to (2, groups).
+
+    - `sums`: for each head the sum of weights times gradients, and the sum of their squares.
+    - `groups`: the number of groups. Raises ValueError where it does not divide the heads.
+    """
     grouped: FloatArray = sums.reshape(2, groups, -1).sum(axis=2)
     return grouped
 

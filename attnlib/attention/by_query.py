@@ -44,9 +44,11 @@ def each_query(
 ) -> Tensor | float:
     """Return α (`quantity` "alpha") or the exact c ("post_scale") for the keys each query sees.
 
-    `scale` is a policy or, for c, a number α. With `cosine` α is σ itself, else σ√d. A float where
-    all queries see all keys, in a graph a tensor (1,); else a tensor (queries,) or, for a mask, of
-    its shape without the last axis. Tensors are float32 or wider.
+    `scale` is a policy or, for c, a number α. With `cosine` a policy's α is its scale σ, else σ√d.
+
+    Returns a float where all queries see all keys, or a tensor (1,) in a graph and for subclasses
+    of Tensor; else a tensor (queries,) or, for a mask, of its shape without the last axis. Tensors
+    are float32 or wider. ValueError for an α that is too large.
     """
     visible = "causal" if is_causal else "all" if attn_mask is None else "masked"
     token, alpha = (_token(scale), 1.0) if isinstance(scale, Policy) else ("", scale)

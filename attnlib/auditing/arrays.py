@@ -13,7 +13,11 @@ ARRAYS = ("torch", "numpy", "jax")
 
 
 def of_tensors(function: Callable[..., Any], arrays: str) -> Callable[..., Any]:
-    """Return a function of tensors that calls one of "numpy" or "jax" arrays; "torch" as it is."""
+    """Wrap a function of `arrays`, "numpy" or "jax", as one of tensors; "torch" changes nothing.
+
+    Tensors become arrays of their dtype; TypeError where `arrays` lacks it. The result, or the
+    first of a tuple of results, becomes a tensor on the CPU; what is no array stays as it is.
+    """
     if arrays == "torch":
         return function
     if arrays == "jax":

@@ -41,7 +41,8 @@ def _rules() -> dict[str, tuple[str, float, float]]:
 def norm_is_meant(module: Any) -> bool:
     """Return whether q and k should be normalised: by the family, unless a setting says no.
 
-    In other families of transformers a setting says so, for layers with a module named as a norm.
+    In other families of transformers a setting must say so, and the layer have a module named as a
+    norm. False outside transformers.
     """
     if not _of_transformers(type(module)):
         return False

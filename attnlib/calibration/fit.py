@@ -83,7 +83,12 @@ class ScaleFit:
     loss: Loss = field(default=own_loss, repr=False)
 
     def factor(self, n: float) -> FloatArray:
-        """Return t of each head for a query that sees n keys, (layers, heads); NaN for no head."""
+        """Return t of each head for a query that sees n keys, an array (layers, heads).
+
+        - `n`: a number, 1 or more.
+
+        Places of heads that a layer lacks are NaN.
+        """
         growth = [self._growth(np.array(float(n)), d) for d in self.dimensions]
         factors: FloatArray = np.exp(self.a + self.b * np.array(growth)[:, None])
         return factors

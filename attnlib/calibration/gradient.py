@@ -59,11 +59,12 @@ class ScaleGradient:
         return corrected
 
     def wanting(self, level: float = 0.05) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the heads whose loss falls with larger logits, and those with smaller logits.
+        """Return the heads whose larger logits lower the loss, and those whose smaller logits do.
 
-        - `level`: the p-value among all heads below which a head counts, > 0, by default 0.05.
+        - `level`: a head counts if its entry of `p_values` is below this, > 0, by default 0.05.
 
-        Returns two integer arrays with a line (layer, head) for each head.
+        Returns two integer arrays with a line of indices (layer, head) for each head. They are
+        empty for one text, which has no p-values.
         """
         significant = self.p_values() < _checking.positive("level", level)
         return np.argwhere(significant & (self.value < 0)), np.argwhere(

@@ -143,7 +143,7 @@ class LogitFactors(interception.ModuleTracker):
 
 @contextmanager
 def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFactors]:
-    """Multiply the model's attention logits by `factor` in the context; yield `LogitFactors`."""
+    """Multiply the model's logits in this thread by what `factor` returns; yield `LogitFactors`."""
     mode = LogitFactors(model, factor)
     with ExitStack() as stack:
         stack.enter_context(interception.parts_eagerly(model))

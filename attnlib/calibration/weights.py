@@ -300,9 +300,11 @@ class _Reader:
         return q, k
 
     def unpacked(self, sums: FloatArray, heads: int, size: int) -> tuple[FloatArray, FloatArray]:
-        """Return the sums of queries and of keys in a packed layer, in the order that fits best.
+        """Return the sums of queries and of keys, (2, channels) each, from those of a packed layer.
 
-        The orders: all queries, all keys, all values; or, by key head, its queries, key and value.
+        Its channels are all queries, all keys, all values; or, for each key head, its queries, key
+        and value. Of these orders the one counts in which queries and keys have the nearer sums.
+        RuntimeError where the number of channels fits neither.
         """
         number = sums.shape[1] // size
         groups = (number - heads) // 2

@@ -136,7 +136,10 @@ def probe(
 
 
 def into(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
-    """Return a function that adds a call to a report: all rows, or about `rows` ≥ 1 of a head."""
+    """Return a function that adds a call to a report: all its rows, or about `rows` of each head.
+
+    `rng` draws them. ValueError or TypeError if `rows` is neither None nor an integer, 1 or more.
+    """
     if rows is not None:
         rows = _checking.integer("rows", rows, minimum=1)
 
