@@ -323,7 +323,7 @@ class Observer(interception.ModuleTracker):
     def finish(self) -> list[str]:
         """Return lines on what was missed, and warn of it; RuntimeError if nothing was measured."""
         for name in +self.waiting:
-            why = "its weights meet no values in a product whose form is known"
+            why = "its weights are changed, or meet no values in a product of known form"
             self.unmeasured[name, why] = None
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured]
         lines += self.recorder.lines(self.shown)
