@@ -40,7 +40,7 @@ SOFTMAXES = ("softmax", "_softmax", "special_softmax")
 COMPOSED = re.compile("softmin|(?!log).*_softmax")
 """Functions that make weights of logits inside, where they cannot be changed."""
 CONTRACTIONS = re.compile(
-    f"{PRODUCTS.pattern}|(_?sparse_)?(add)?(mm|mv)|addbmm|tensordot|inner|linear|dot"
+    f"{PRODUCTS.pattern}|(_?sparse_)?(add)?(mm|mv)|addbmm|tensordot|inner|linear|(linalg_)?(vec)?dot"
 )
 """Functions that may average values with weights."""
 KERNELS = re.compile("(?!flex_).*(attention|attn).*")
@@ -65,6 +65,7 @@ BROADCASTS = re.compile(
 )
 """Functions that change each logit by itself."""
 SUMS = re.compile("(__r?i?)?(add|sub)_*")
+JOINS = re.compile(f"{SUMS.pattern}|cat|concat|concatenate|[hv]?stack|where|__setitem__")
 SQUARES = re.compile("square|(__)?pow(__)?|norm|linalg_(vector_)?norm")
 FILLS = re.compile("__setitem__|masked_fill_*|where")
 AFTER = re.compile(
@@ -461,7 +462,7 @@ class Mark(NamedTuple):
     why: str = ""
     sure: bool = False  # whether its scores are of two activations
     heads: int = 0  # size of the first of two axes that its first one joins
-    size: int = 0  # of the vectors that are squared
+    size: int = 0  # d of the vectors that are squared or multiplied
 
 
 ORDER = ("folded", "learned", "products", "squares", "one", "samples", "scores", "weights")
@@ -575,6 +576,8 @@ class Recorder:
         if query.is_nested:
             return "its queries are a nested tensor"
         step = self._of(mask)  # of other products of queries
+        if isinstance(step, Mark) and mask.shape[-2:-1] == query.shape[-2:-1]:
+            return TWO if (step.kind, step.size) == ("scores", query.shape[-1]) else ""
         of_vectors = isinstance(step, Step) and (step.product or step).dimension == query.shape[-1]
         return TWO if of_vectors and step.is_plain() else ""
 
@@ -673,7 +676,7 @@ class Recorder:
                 entries = entries or (isinstance(other, Mark) and other.kind == "samples")
                 averages = entries or (mark.sure and result.numel() > weights.numel())
             elif name == "linear" and place == 0 and weights.ndim > 2 and _is_learned(values):
-                averages, why = True, MEMORY
+                averages, why = True, why if mark.sure else MEMORY
             elif isinstance(other, Step) and not other.learned:
                 averages = False  # it averages a product itself: linear attention
             else:
@@ -683,13 +686,16 @@ class Recorder:
                 noted = True
         return noted
 
-    def _mark(self, name: str, tensors: list[Tensor], result: Any, marks: list[Mark]) -> None:
+    def _mark(
+        self, name: str, args: Any, tensors: list[Tensor], result: Any, marks: list[Mark]
+    ) -> None:
         """Mark the result of a function whose arguments have no record, by its name and `marks`."""
         before = max(marks, key=lambda mark: ORDER.index(mark.kind), default=None)
         learned = len(tensors) < 2 or any(_is_learned(x) or x.numel() == 1 for x in tensors[-2:])
         mixes = MIXES.fullmatch(name) and not learned and result.ndim > 2
         mark = None
         followed = before is not None and before.kind not in ("folded", "products", "one")
+        by_head = mixes and any(x.shape[-2:].numel() == 1 for x in tensors)
         itself = len(tensors) > 1 and tensors[0] is tensors[-1] and MIXES.fullmatch(name)
         if name == "linear" or name.startswith("conv"):
             mark = Mark("one")
@@ -699,12 +705,16 @@ class Recorder:
             size = tensors[0].shape[-1] if "norm" in name and tensors[0].ndim > 2 else 0
             mark = Mark("squares", size=size)
         elif CONTRACTIONS.fullmatch(name):
-            mark = None if learned else Mark("scores")
+            mark = None if learned else Mark("scores", size=_summed(name, args, tensors))
             mark = Mark("learned") if all(map(_is_learned, tensors)) else mark
+        elif before is not None and before.kind == "scores" and by_head:
+            mark = before
         elif before is None or (mixes and before.kind != "weights"):
             mark = Mark("products") if mixes else None
         elif before.kind == "products":
-            mark = Mark("scores") if name in ("sum", "mean") else None
+            mark = before if SCALES.fullmatch(name) else None
+            if name in ("sum", "mean"):
+                mark = Mark("scores", size=tensors[0].numel() // max(1, result.numel()))
         elif followed and KEEPS.fullmatch(name):
             mark = before
         elif before.kind == "squares" and name in ("sum", "mean"):
@@ -769,11 +779,16 @@ class Recorder:
         if name == "einsum" and sum(x.ndim > 2 and not _is_learned(x) for x in tensors) > 2:
             self.note(NO_SOFTMAX, hint=True)
         if not (dimension or known):
-            self._mark(name, tensors, result, [x for x in kept.values() if isinstance(x, Mark)])
+            marks = [entry for entry in kept.values() if isinstance(entry, Mark)]
+            self._mark(name, args, tensors, result, marks)
             return
         fused = self.fixed(tensors[-2], args[0]) if name.startswith("baddbmm") else ""
         if dimension:
             known = {}
+        # Masks and indices that another product chooses stay as they are.
+        numbers = [x for x in tensors if x.is_floating_point() or x.is_complex()]
+        starts = {known[id(x)].product or known[id(x)] for x in numbers if id(x) in known}
+        known = {i: x for i, x in known.items() if not starts or (x.product or x) in starts}
         before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
         longest = max((step.length for step in known.values()), default=-1)
         if longest >= LONGEST or name.endswith("_like") or name.startswith("new_"):
@@ -784,12 +799,18 @@ class Recorder:
         step = Step(function, name, given, named, length=longest + 1, dimension=dimension)
         step.learned = learned
         step.lost = fused
-        marks = [entry for entry in kept.values() if isinstance(entry, Mark)]
-        step.heads = next(filter(None, (entry.heads for entry in marks)), 0)
+        marked = [(x, mark) for x in tensors if isinstance(mark := kept.get(id(x)), Mark)]
+        step.heads = next(filter(None, (mark.heads for _, mark in marked)), 0)
         written = args[0] if IN_PLACE.fullmatch(name) else None
         result = result if written is None else written
         if before is not None:
             step.product = before.product or before
+            others = {
+                mark.kind
+                for x, mark in marked
+                if mark.size == step.product.dimension
+                and (mark.kind == "squares" or x.shape[-2:-1] == before.shape[-2:-1])
+            }
             lost = next((entry.lost for entry in known.values() if entry.lost), "")
             mixed = any((entry.product or entry) is not step.product for entry in known.values())
             if mixed:
@@ -802,9 +823,9 @@ class Recorder:
                 step.lost = lost or f"its logits go through {name} before the softmax"
             elif lost:
                 step.lost = lost
-            elif mixed:
+            elif mixed or ("scores" in others and JOINS.fullmatch(name)):
                 step.lost = TWO
-            elif SUMS.fullmatch(name) and step.product.dimension in [entry.size for entry in marks]:
+            elif "squares" in others and SUMS.fullmatch(name):
                 step.lost = DISTANCE
             elif RANDOM.fullmatch(name) or ("dropout" in name and _drops(*args, **kwargs)):
                 step.lost = "its logits are drawn or dropped at random"
@@ -929,18 +950,24 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
     rows, columns = operands[::-1] if name == "__rmatmul__" else operands
     if name != "einsum" and min(rows.ndim, columns.ndim) < 2:  # scores of one query
         return 0, False
-    dimension = rows.shape[-1]
     if name == "einsum":
         first, second, output = _letters(args[0])
         own = [letter for letter in output if (letter in first) != (letter in second)]
         if len({letter in first for letter in own}) < 2:
             return 0, False
         if own[-1] in first:
-            first, second, rows, columns = second, first, columns, rows
-        summed = (set(first) & set(second)) - set(output)
-        sizes = dict(zip(reversed(first), reversed(rows.shape), strict=False))
-        dimension = math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
-    return dimension, _is_learned(columns) or columns.ndim < 3
+            rows, columns = columns, rows
+    return _summed(name, args, operands), _is_learned(columns) or columns.ndim < 3
+
+
+def _summed(name: str, args: Any, operands: list[Tensor]) -> int:
+    """Return the size of the vectors that a product sums over, or 0."""
+    if name != "einsum":
+        return operands[-1 if name == "__rmatmul__" else -2].shape[-1]
+    first, second, output = _letters(args[0])
+    summed = (set(first) & set(second)) - set(output)
+    sizes = dict(zip(reversed(first), reversed(operands[0].shape), strict=False))
+    return math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
 
 
 def _exchanges(name: str, x: Tensor, result: Tensor) -> bool:
