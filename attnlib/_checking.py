@@ -18,9 +18,9 @@ LARGEST_INTEGER = 2**53
 
 
 def real(name: str, value: ArrayLike) -> FloatArray:
-    """Return `value` as a float64 array of the same shape, after a check for NaN.
+    """Return `value` as a float64 array of the same shape.
 
-    Raises TypeError for anything but real numbers and ValueError for a NaN.
+    Raises TypeError for anything but real numbers, ValueError for a NaN and lines of other lengths.
 
     >>> real("s", [1, 2])
     array([1., 2.])
@@ -43,7 +43,7 @@ def real(name: str, value: ArrayLike) -> FloatArray:
 
 
 def finite(name: str, value: ArrayLike, *, minimum: float = -np.inf) -> FloatArray:
-    """Return `value` as float64; ValueError unless it is finite and at least `minimum`.
+    """Return `value` as float64; TypeError unless real, ValueError unless finite, ≥ `minimum`.
 
     >>> finite("alpha", 2, minimum=0.0)
     array(2.)
@@ -65,7 +65,7 @@ def number(name: str, value: ArrayLike) -> float:
 
 
 def positive(name: str, value: Any) -> float:
-    """Return `value` as a float; ValueError unless it is a single finite number above 0.
+    """Return `value` as a float; TypeError unless real, ValueError unless single, finite and > 0.
 
     >>> positive("learning_rate", 1)
     1.0
@@ -91,7 +91,7 @@ def instance(name: str, value: Any, kind: type | UnionType) -> None:
 
 
 def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
-    """Return `value`; ValueError unless it is one of the strings in `allowed`.
+    """Return `value`; TypeError unless it is a string, ValueError unless it is in `allowed`.
 
     >>> choice("mask", "causal", ["causal", "none"])
     'causal'
@@ -105,17 +105,17 @@ def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
 
 
 def alpha(value: ArrayLike) -> FloatArray:
-    """Return the inverse temperature α as float64; ValueError unless finite and at least 0."""
+    """Return the inverse temperature α ≥ 0 as float64; raises as `finite`."""
     return finite("alpha", value, minimum=0.0)
 
 
 def keys(n: ArrayLike) -> FloatArray:
-    """Return the number of keys n as float64; ValueError unless finite and at least 1."""
+    """Return the number of keys n ≥ 1 as float64; raises as `finite`."""
     return finite("n", n, minimum=1.0)
 
 
 def whole_keys(n: ArrayLike) -> FloatArray:
-    """Return the number of keys n as float64; ValueError unless whole numbers from 1 to 2⁵³."""
+    """Return n as float64; TypeError unless real, ValueError unless whole, from 1 to 2⁵³."""
     counts = keys(n)
     wrong = (counts != np.floor(counts)) | (counts > LARGEST_INTEGER)
     if wrong.any():
@@ -126,7 +126,7 @@ def whole_keys(n: ArrayLike) -> FloatArray:
 
 
 def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
-    """Return `value` as an int; ValueError outside `minimum` to `maximum`, which is 2⁵³ by default.
+    """Return `value` as an int; TypeError unless integer, ValueError below or above the limits.
 
     >>> integer("d", 64, minimum=1)
     64
@@ -145,7 +145,7 @@ def integer(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEG
 
 
 def batches(name: str, value: Any) -> list[Any]:
-    """Return the iterable of batches `value` as a list; TypeError for a single batch.
+    """Return the batches of an iterable as a list; TypeError for a single batch or no iterable.
 
     >>> batches("train", "text")
     Traceback (most recent call last):
@@ -184,7 +184,7 @@ def rows(name: str, array: FloatArray) -> FloatArray:
 
 
 def broadcast(**arrays: FloatArray) -> tuple[FloatArray, ...]:
-    """Return the arrays broadcast against each other; an error names them by their keywords.
+    """Return the arrays broadcast against each other; a ValueError names them by their keywords.
 
     >>> [a.shape for a in broadcast(alpha=np.zeros(3), n=np.zeros((2, 1)))]
     [(2, 3), (2, 3)]

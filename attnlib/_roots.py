@@ -18,7 +18,7 @@ def first_roots(law: Law, left: Callable[[float], float], log_n: FloatArray) -> 
     """Return the smallest α at which left(α) reaches log n, for each log n; ∞ if there is none.
 
     `left` is 0 at α = 0; if it is infinite for every α > 0 the result is 0. Raises ValueError for
-    a result above LARGEST_TILT/2 over the standard deviation of a score.
+    a result above about LARGEST_TILT/2 over the standard deviation of a score.
     """
     spread = law.spread
     return elementwise(lambda right: _first_root(left, right, spread), log_n)

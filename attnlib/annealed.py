@@ -53,8 +53,8 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the approximate gradient α(1 − e^{κ(2α) − 2κ(α)}/n), κ(α) = log E e^{αs} of a score s.
 
-    The sources maximise it. Negative where the approximation has broken down, −∞ where it is not
-    finite. Arguments, accuracy and errors as the module says. Chapter: normal.
+    The sources maximise it. It is negative where the approximation has broken down, −∞ where it is
+    not finite. Arguments, accuracy and errors are as the module says. Chapter: normal.
 
     >>> float(gradient(scores.Normal(), 1.0, 512))
     0.99469...
@@ -68,8 +68,8 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return √(n e^{2κ(α) − κ(2α)}), the factor that brings the output's variance to about 1.
 
     It is one over the root of `collision_probability`; for `Normal` (n/e^{α²})^{1/2}, at α = 1
-    source 002's factor (n/e)^{1/2}. `exact.post_scale` has the exact factor. 0 where the
-    approximation is infinite. Arguments, accuracy and errors as the module says. Source 002;
+    source 002's factor (n/e)^{1/2}. `exact.post_scale` has the exact factor. It is 0 where the
+    approximation is infinite. Arguments, accuracy and errors are as the module says. Source 002;
     chapter: almost_scaled.
 
     >>> float(post_scale(scores.Normal(), 1.0, 256))  # √(256/e)
@@ -84,15 +84,15 @@ def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
 
     With R(α) = κ(2α) − 2κ(α) the maximum solves R + log(1 + αR') = log n.
 
-    - `Normal`: (1 + 2α²)e^{α²} = n, so α = √(W(n√e/2) − ½) with Lambert's W. Relative error below
-      1e-14 for 2 ≤ n ≤ 10¹⁵.
+    - `Normal`: (1 + 2α²)e^{α²} = n, so α = √(W(n√e/2) − ½) with Lambert's W. The relative error
+      is below 1e-14 for 2 ≤ n ≤ 10¹⁵.
     - `Cosine`: Newton's method in log α with exact derivatives; the left side increases. Below
       1e-10 for 3 ≤ d ≤ 10⁶ and 3 ≤ n ≤ 10¹².
     - `DotProduct`: with α² = d(1 − e^{−y})/2 it reads dy/2 + log(1 + d(e^y − 1)) = log n, which is
       increasing and concave in y, so Newton's method from y = 0 cannot overshoot. Below 1e-12.
     - Another law: the smallest root, below 1e-8; infinite where the gradient only increases, which
       needs a largest score of a probability above 1/n; 0 for heavy tails, where E e^{αs} is
-      infinite for every α > 0; ValueError above 5e7 over the scores' std.
+      infinite for every α > 0; ValueError above about 5e7/σ.
 
     At n = 1 the objective decreases from α = 0 on: there is no maximum, and 0 is returned. Raises
     ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapters: normal, cosine.

@@ -32,7 +32,7 @@ class Criterion(NamedTuple):
 def effective_keys(n: int, *, causal: bool) -> float:
     """Return the number of keys that stands for all rows of a sequence in a choice of one α.
 
-    - `n`: the number of keys of the longest row.
+    - `n`: the number of keys of the longest row, an integer from 2 to 2⁴⁰.
     - `causal`: True gives the harmonic mean of 1, …, n, for a causal mask; False n itself.
 
     The constant α that maximises the approximate gradient, averaged over the positions of a causal
@@ -107,10 +107,10 @@ def same_entropy(law: Law, n: int) -> float | None:
     """Return the α whose mean entropy over n keys is that of 512 keys at logits of variance 1.
 
     None where n keys cannot have that entropy, or need an α above 9000 over the standard deviation.
-    Relative error below 1e-9. Brent's method on `exact.entropy` starts where log n − α²/2, the
-    approximation for normal scores, has that value; it takes about eight entropies.
+    The relative error is below 1e-9. Brent's method on `exact.entropy` starts where log n − α²/2,
+    the approximation for normal scores, has that value; it takes about eight entropies.
 
-    Raises ValueError or TypeError for an n that is not a whole number from 2 on, and for a `law`
+    Raises ValueError or TypeError for an n that is not an integer from 2 to 2⁴⁰, and for a `law`
     that is not a `Law`. Chapters: freezing, scaling_rules.
 
     >>> from attnlib.scores import Normal

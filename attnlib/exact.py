@@ -94,7 +94,7 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean free energy Φ = E log Z, Z = Σ e^{αs}; α E s at n = 1, log n at α = 0.
 
-    Convex in α, with slope `mean_score`. Chapter: mean_gradient.
+    It is convex in α, with the slope `mean_score`. Chapter: mean_gradient.
 
     >>> float(free_energy(scores.Normal(), 1.0, 512) - np.log(512))  # below ½, Jensen's bound
     0.4983...
@@ -106,9 +106,9 @@ def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean score under the softmax weights p, dΦ/dα = E Σ p_i s_i, Φ = `free_energy`.
 
-    E s at n = 1 and at α = 0. For `Normal` it equals `gradient` (Gaussian integration by parts),
-    for no other law at every n. Errors below 1e-10 of the largest score; range and errors as the
-    module says. Chapter: mean_gradient.
+    It is E s at n = 1 and at α = 0. For `Normal` it equals `gradient` (Gaussian integration by
+    parts), for no other law at every n. Errors are below 1e-10 of the largest score; range and
+    errors are as the module says. Chapter: mean_gradient.
 
     >>> float(mean_score(scores.Normal(), 2.0, 512) / gradient(scores.Normal(), 2.0, 512))
     1.0
@@ -132,9 +132,9 @@ def entropy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray:
     """Return the mean moment E Σ p^k of the weights p = softmax(αs).
 
-    - `order`: k, a real number from 1 to 16. ValueError for another.
+    - `order`: k, a real number from 1 to 16. Others raise ValueError.
 
-    1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Chapter: mean_gradient.
+    It is 1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Chapter: mean_gradient.
 
     >>> float(moment(scores.Normal(), 0.0, 10, order=3.0))
     0.01
@@ -165,7 +165,7 @@ def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return 1/√(E Σp²), the factor that gives the output of attention unit variance.
+    """Return 1/√(E Σp²), the factor that gives the output variance 1, for values as `output_std`'s.
 
     Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Source 002;
     chapter: mean_gradient.
@@ -177,7 +177,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 class BackwardStd(NamedTuple):
-    """Hold the standard deviations of the gradients of queries, keys and values."""
+    """Hold the standard deviations of ∂L/∂q, ∂L/∂k and ∂L/∂v: arrays over α and n."""
 
     query: FloatArray
     key: FloatArray
@@ -221,8 +221,8 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
 
     It is the density at 0 of the gap between the two largest scores, n(n−1) ∫ f² F^{n−2} ds with
     the density f and distribution function F of a score. For `Normal` that equals E max s, for
-    `DotProduct(d)` it is E max s · E √d/|q|, infinite at d = 1. Relative error below 1e-10.
-    Chapter: mean_gradient.
+    `DotProduct(d)` it is E max s · E √d/|q|, infinite at d = 1. The relative error is below 1e-10.
+    Errors as the module says. Chapter: mean_gradient.
 
     >>> float(gradient_limit(scores.Normal(), 2) * np.sqrt(np.pi))
     1.0

@@ -42,9 +42,10 @@ def critical_alpha(n: ArrayLike, law: Law | None = None) -> FloatArray:
     the α from which κ is infinite, 0 for heavy tails, or ∞.
 
     For normal scores it also bounds the mean of the largest from above: E max s ≤ α_c for every n.
-    Exact to rounding; for `Cosine` the relative error is below 1e-11, for a law of your own below
-    1e-8. Raises ValueError or TypeError for n below 1, infinite, NaN or not a number, for a `law`
-    that is not a `Law`, and for an α_c above 5e7/σ. Chapter: freezing.
+    It is exact to rounding; for `Cosine` the relative error is below 1e-11, for a law of your own
+    below 1e-8. Raises ValueError or TypeError for n below 1, infinite, NaN or not a number, for a
+    `law` that is not a `Law`, and for an α_c above about 5e7/σ (e⁷⁰⁰ for cosines).
+    Chapter: freezing.
 
     >>> float(critical_alpha(4096))
     4.0786...

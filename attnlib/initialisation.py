@@ -71,7 +71,7 @@ def self_attention_variance(
 
     Accuracy: (E m)² = (α(1 − E Y))² stands for E m². Var m/w is left out, of the order of E Y/w;
     this is 5 % of the whole at α = 1, n = 64 and w = 32, and below 1 % where n is several times w.
-    Rotary positions turn u from key to key, which reduces the last term. Errors as
+    Rotary positions turn u from key to key, which reduces the last term. Errors are those of
     `attnlib.exact`. Chapter: almost_scaled.
 
     >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)

@@ -45,7 +45,7 @@ TRANSFORMED = "it runs under torch.func (vmap, grad); call the model outside of 
 
 
 def in_backward_pass() -> bool:
-    """Return whether this is a backward pass, which may compute activations again."""
+    """Return whether a backward pass is running; it may compute activations again."""
     return bool(_task() != -1)
 
 
@@ -55,12 +55,12 @@ def is_traced() -> bool:
 
 
 def is_compiled(model: nn.Module) -> bool:
-    """Return whether the model is what torch.compile has returned."""
+    """Return whether `model` is the wrapper that torch.compile returns."""
     return hasattr(model, "_orig_mod")
 
 
 def in_graph() -> bool:
-    """Return whether a graph of torch.compile, as functions or as code of inductor, calls this."""
+    """Return whether code that torch.compile generated (FX or Inductor) is on the call stack."""
     frame: Any = sys._getframe(1) if "torch._dynamo" in sys.modules else None
     while frame is not None:
         functions = frame.f_code.co_filename.startswith("<eval_with_key>")
@@ -71,7 +71,7 @@ def in_graph() -> bool:
 
 
 def uncompiled(model: Any) -> Any:
-    """Return the model that torch.compile was given, if it returned `model`; else `model`."""
+    """Return the model inside the wrapper of torch.compile; anything else unchanged."""
     return model._orig_mod if isinstance(model, nn.Module) and is_compiled(model) else model
 
 
@@ -109,9 +109,9 @@ def parts_eagerly(model: nn.Module) -> Iterator[None]:
 
 
 def named_arguments() -> dict[str, Any]:
-    """Return a module's keyword arguments; to be called in a hook for all modules before it runs.
+    """Return a module's keyword arguments; call it only in a global forward pre-hook.
 
-    PyTorch hands that hook positional arguments alone, and has these in the frame that calls it.
+    PyTorch hands that hook the positional ones alone; the frame that calls the hook has these.
     """
     return sys._getframe(2).f_locals.get("kwargs") or {}
 
@@ -132,10 +132,10 @@ def check_model(model: Any) -> None:
 
 
 def not_compiled(function: F) -> F:
-    """Mark a function whose own frames the compiler skips; in a graph it is followed.
+    """Make the compiler skip a function's own frames, but trace it in a graph; return it.
 
-    PyTorch makes the getter of an attribute anew each time a mode gets it. A compiled frame knows
-    getters by their place in memory, and took the next one there for the one before.
+    PyTorch makes the getter of an attribute anew each time a mode gets it. A compiled frame tells
+    getters apart by their address in memory, and would take the next one there for the last.
     """
     frames: Any = torch._C._dynamo.eval_frame
     if hasattr(frames, "set_code_exec_strategy"):
@@ -146,7 +146,7 @@ def not_compiled(function: F) -> F:
 
 
 class Mode(TorchFunctionMode):
-    """Hand each function of PyTorch, with its arguments, to the method `called`, as a mode."""
+    """Hand each call of a function of PyTorch to the method `called`, inside the context."""
 
     @not_compiled
     def __torch_function__(
@@ -163,12 +163,12 @@ class Mode(TorchFunctionMode):
         return self.called(func, args, kwargs or {})
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function of PyTorch and return its result, or another one."""
+        """Run a function of PyTorch and return its result; a subclass may return another."""
         return func(*args, **kwargs)
 
 
 class ModuleTracker(Mode):
-    """Track, inside `at_work`, which modules of a model run in this thread, as a mode.
+    """Track which modules of a model run in this thread, inside the context `at_work`.
 
     Raises as `check_model`.
     """
@@ -217,7 +217,10 @@ class ModuleTracker(Mode):
                 hook.remove()
 
     def belongs(self, module: Any) -> bool:
-        """Return whether a module of the model runs in this thread, or in a backward pass."""
+        """Return whether `module` is the model's and runs in this thread or a backward pass.
+
+        False while torch.compile traces. A module of the model in another thread is noted.
+        """
         if torch.compiler.is_compiling():  # first: a graph cannot hold what follows
             return False
         here = threading.get_ident() == self.thread or in_backward_pass()
@@ -228,7 +231,7 @@ class ModuleTracker(Mode):
     def enter_module(
         self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
     ) -> None:
-        """Note that a module starts; without `named`, the caller's frame has its keywords."""
+        """Note that a module starts; without `named`, read its keywords from the caller's frame."""
         if not self.belongs(module):
             return
         named = named_arguments() if named is None else named
@@ -255,7 +258,7 @@ class ModuleTracker(Mode):
                 self.looking.pop()
 
     def note_made(self, tensors: list[Tensor], result: Any) -> None:
-        """Note results in a module like attention, and arguments of unknown origin."""
+        """Note results, and arguments of unknown origin, in modules that look like attention."""
         if self.looking:
             if any(x not in self.made and id(x) not in self.constants for x in tensors):
                 self.unexplained.update(self.looking)
@@ -264,7 +267,7 @@ class ModuleTracker(Mode):
                     self.made[tensor] = True
 
     def called_directly(self) -> str:
-        """Return the class whose `forward` the inmost module calls directly, or ""."""
+        """Return the class name of a module whose `forward` the inmost calls directly, or ""."""
         module = self.running[-1]
         own = [
             getattr(vars(kind).get("forward"), "__code__", None) for kind in type(module).__mro__
@@ -278,7 +281,7 @@ class ModuleTracker(Mode):
         return ""
 
     def count_call(self, module: nn.Module) -> tuple[str, int]:
-        """Return the name of a module that attends, and its number of earlier calls in this run."""
+        """Count a module's call of attention; return its name and its earlier calls in this run."""
         name = self.names[id(module)]
         number = self.calls[name]
         self.calls[name] += 1
@@ -286,15 +289,15 @@ class ModuleTracker(Mode):
         return name, number
 
     def shown(self, module: nn.Module | None) -> str:
-        """Return the name and class of a module out of reach, None for the model; count it seen."""
+        """Return "name (Class)" of a module, None for the model; `silent` then leaves it out."""
         name = "" if module is None else self.names[id(module)]
         self.seen[name] = None
         return f"{name or 'the model'} ({self.kinds[name]})"
 
     def silent(self) -> list[str]:
-        """Return the inmost modules that look like attention, ran, and made no call.
+        """Return "name (Class)" of inmost modules that look like attention but made no call.
 
-        Each got a tensor that no function seen here has made, as from another kernel.
+        Each ran, and got a tensor that no observed function made, as from a foreign kernel.
         """
         around_a_call = {part for name in self.seen for part in around(name)}
         silent = [
@@ -321,7 +324,7 @@ def around(name: str) -> list[str]:
 
 
 def sdpa_hint(model: nn.Module) -> str:
-    """Return which setting makes a model of transformers observable, or "" where it is set."""
+    """Return a hint that makes a model of transformers observable, or "" if it needs none."""
     parts: list[Any] = [part for part in model.modules() if hasattr(part, "_supports_sdpa")]
     for part in parts:
         if not part._supports_sdpa:
@@ -335,7 +338,7 @@ def sdpa_hint(model: nn.Module) -> str:
 
 
 def constant_in_graphs(function: F) -> F:
-    """Mark a function whose result the compiler may take for a constant.
+    """Mark a function whose result the compiler may treat as a constant; return it.
 
     torch.compiler.assume_constant_result does this, and loads the compiler, which takes a second.
     """
@@ -353,7 +356,10 @@ _OF_PYTORCH = re.compile("(aten|prims?|inductor|quantized.*|_?c10d.*|torchvision
 
 
 def custom_operator(function: Any, args: tuple[Any, ...]) -> str:
-    """Return a foreign operator's name, if it takes two tensors of vectors of one size; else ""."""
+    """Return "namespace::name" of an operator that may be a foreign attention, else "".
+
+    It is not PyTorch's own, and two of its tensors, of 3 or 4 dimensions, have one last size.
+    """
     operator = isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
     if not operator or _OF_PYTORCH.match(str(function)):
         return ""
@@ -402,9 +408,9 @@ HIDDEN = -1e4
 
 
 def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
-    """Return how many keys before its own the first query of a CausalBias sees; else None.
+    """Return how many keys before its own the first query sees; None unless a CausalBias.
 
-    It goes by the name of the class: to import torch.nn.attention.bias loads the compiler.
+    The class is known by its name: to import torch.nn.attention.bias loads the compiler.
     """
     if type(mask).__name__ != "CausalBias":
         return None
@@ -412,7 +418,7 @@ def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
 
 
 class Shared:
-    """Hold a change for all threads, from the first `with` that needs it to the end of the last."""
+    """Keep a change in force, for all threads, while any `with` on this object is open."""
 
     def __init__(self, change: Callable[[], AbstractContextManager[None]]) -> None:
         self._change, self._lock, self._count = change, threading.Lock(), 0

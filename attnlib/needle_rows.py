@@ -17,7 +17,7 @@ LARGEST_FACTOR = 1e3
 
 
 class NeedleCalibration(NamedTuple):
-    """Hold how far the scale of a head's logits is from that of the least mean loss."""
+    """Hold how far a head's scale is from that of the least mean loss, as `needle_calibration`."""
 
     ratio: Estimate
     """E[(1 − P)ℓ_*]/E[(1 − P)m], logits counted from the plain mean of the others: 1 if right."""

@@ -37,7 +37,7 @@ class Constant(NamedTuple):
     meaning: str
     minimum: float = 0.0
     beyond: float | None = None
-    """For a length beyond which the rule grows: that length minus n, in contexts of n keys."""
+    """If the rule grows beyond this length: the length less n where it begins at n; else None."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Policy:
     - `meaning`: one sentence;
     - `settings`: the constants of the formula, each with what it means;
     - `learned`: whether training changes the scale; here it is at its initial value;
-    - `unverified`: what could not be read at its source. Empty for nearly all.
+    - `unverified`: what could not be read at its source; empty for nearly all.
 
     Chapter: scaling_rules.
 
@@ -119,9 +119,9 @@ class Policy:
         - `position`: that of the query, from 0, by default the last, n − 1. Few policies depend on
           it; the others only check it.
 
-        They broadcast, and an array of float64 is returned. Exact to rounding, for `gradient` and
-        `gradient_cosine` as exact as `annealed.best_alpha`. Infinite where it exceeds the largest
-        float.
+        They broadcast, and an array of float64 is returned. It is exact to rounding, for `gradient`
+        and `gradient_cosine` as exact as `annealed.best_alpha`. It is infinite where it exceeds the
+        largest float.
 
         Raises ValueError or TypeError for n or d below 1, for a negative position, for NaN,
         infinity and anything but numbers, and for shapes that do not broadcast. `gradient_cosine`
@@ -149,8 +149,8 @@ class Policy:
 
         For dot products it is scale·√d: q·k has variance d where the entries of q and k have mean 0
         and variance 1. For cosines it is scale/√d: those of random directions have variance 1/d.
-        The Transformer has α = 1 in every dimension. Arguments and errors as `scale`. Chapter:
-        scaling_rules.
+        The Transformer has α = 1 in every dimension. Arguments and errors are those of `scale`.
+        Chapter: scaling_rules.
 
         >>> float(POLICIES["mup"].alpha(n=4096, d=256)), float(POLICIES["swin_v2"].alpha(64, 100))
         (0.5, 1.0)

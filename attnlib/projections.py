@@ -45,7 +45,7 @@ def named(module: object, attribute: str) -> str:
 
 
 def layer_config(module: object) -> Any:
-    """Return the model's configuration, or the layer's own where layers differ; None without."""
+    """Return the model's configuration, or the layer's own where layers differ; else None."""
     config: Any = getattr(module, "config", None)
     number = getattr(module, "layer_idx", None)
     if not getattr(config, "is_heterogeneous", False):

@@ -126,7 +126,7 @@ def weight(
       none.
 
     At α = θ a tilted needle has E P = `collision_probability`. As α → ∞ the weight tends to
-    `accuracy`. The other arguments, accuracy and errors as the module says. Chapter: retrieval.
+    `accuracy`. The other arguments, accuracy and errors are as the module says. Chapter: retrieval.
 
     >>> float(weight(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
@@ -148,7 +148,7 @@ def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLi
 def loss(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean loss E[−log P], P the needle's weight, in nats; 0 at n = 1, log n at α = 0.
 
-    Convex in α; for a tilted needle its minimum is at α = θ, for every n. Chapter: retrieval.
+    It is convex in α; for a tilted needle its minimum is at α = θ, for every n. Chapter: retrieval.
 
     >>> [round(float(x), 4) for x in loss(scores.Normal(), Tilted(4.0), [3.0, 4.0, 5.0], 512)]
     [0.7695, 0.7047, 0.7356]
@@ -160,7 +160,7 @@ def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return the probability that the needle has the largest score of n, E F(s_*)^{n−1}.
 
     F is the distribution function of the other scores, s_* the needle's score. It is the limit of
-    `weight` as α → ∞. Chapter: retrieval.
+    `weight` as α → ∞. Arguments and errors are as the module says. Chapter: retrieval.
 
     >>> float(accuracy(scores.Normal(), Fixed(0.0), 3))
     0.25
@@ -177,7 +177,7 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
       1e-5σ it is accurate to half the gap over σ, times the law's skewness. It is 0 where n = 1 or
       the gap does not exceed the mean score, and ∞ where no score can exceed the gap.
 
-    Arguments and errors as the module says, and ValueError for a result above 10⁴/σ.
+    Arguments and errors are as the module says; a result above 10⁴/σ raises ValueError.
     Chapter: retrieval.
 
     >>> best_alpha(scores.Normal(), Tilted([1.0, 4.0]), 512)
@@ -202,8 +202,8 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     - `n`: the number of standard normal keys, from 1 on.
 
     It is the smaller root of αΔ = log n + α²/2, at which e^{αΔ} equals the mean of Σ e^{αs}. It is
-    near log n/Δ for few keys, equals Δ at n = e^{Δ²/2}, and is infinite for more. Exact to
-    rounding. Raises ValueError or TypeError for a gap that is not positive, n below 1, and what is
+    near log n/Δ for few keys, equals Δ at n = e^{Δ²/2}, and is infinite for more. It is exact to
+    rounding. Raises ValueError or TypeError for a gap that is not positive, n below 1, and anything
     infinite, NaN or not a number. Chapter: retrieval_range.
 
     >>> least_alpha(6.0, [1, 512, 10**9])
@@ -239,7 +239,7 @@ def reach(
 
     Under a policy E P may fall below ½ and rise again: the last n ≤ e¹⁰⁰ with E P ≥ ½ is returned.
     It is 0 where there is none, and infinite where E P ≥ ½ up to e¹⁰⁰, or up to e⁷⁰⁰ at a fixed α.
-    Broadcasts over α and the needle's parameter. Errors as the module says, and TypeError without
+    α and the needle's parameter broadcast. Errors are as the module says, and a TypeError without
     exactly one of `alpha` and `policy`. Chapter: retrieval_range.
 
     >>> float(reach(scores.Normal(), Fixed(4.0), 4.0))

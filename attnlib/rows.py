@@ -56,8 +56,8 @@ class _Weights(NamedTuple):
 def softmax(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the weights p_i = e^{αs_i} / Σ_j e^{αs_j} along the last axis, an array (…, n).
 
-    Relative error below 4e-16·(1 + α(max s − s_i)) for p_i above 1e-300; no overflow for any
-    finite scores. Raises ValueError for NaN or +∞ scores, an empty axis, a row that is masked
+    The relative error is below 4e-16·(1 + α(max s − s_i)) for p_i above 1e-300; finite scores never
+    overflow. Raises ValueError for NaN or +∞ scores, an empty axis, a row that is masked
     throughout, or an α that is negative, infinite, NaN or does not broadcast against the batch;
     TypeError for anything but real numbers.
 
@@ -90,8 +90,8 @@ def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the gradient g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j| of p = softmax(αs), in O(n) a row.
 
-    1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest: relative error
-    below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: variance. Raises as
+    1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest. The relative
+    error is below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: variance. Raises as
     `softmax`.
 
     >>> float(gradient([0.0, 0.0, 0.0, 0.0], alpha=2.0))
@@ -108,8 +108,8 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the Frobenius norm ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²) of the Jacobian, in O(n) a row.
 
     With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
-    cancels or underflows when p is nearly one-hot. Relative error below 1e-12. Chapter: jacobian.
-    Raises as `softmax`.
+    cancels or underflows when p is nearly one-hot. The relative error is below 1e-12.
+    Chapter: jacobian. Raises as `softmax`.
 
     >>> float(frobenius_norm([0.0, 0.0]))  # the four entries are ±¼
     0.5
@@ -131,8 +131,8 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the Jacobian's largest entry max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), in O(n) a row.
 
     It lies on the diagonal, since p_j ≤ 1 − p_i, and there at the largest p: every other p is at
-    most ½ and at most 1 − max p, and p(1 − p) increases up to ½. So it is αR/(1 + R)² with
-    R = (1 − max p)/max p. Relative error below 1e-12. Chapter: jacobian. Raises as `softmax`.
+    most ½ and at most 1 − max p, and p(1 − p) increases up to ½. So it is αR/(1 + R)² with R = (1 −
+    max p)/max p, with a relative error below 1e-12. Chapter: jacobian. Raises as `softmax`.
 
     >>> float(largest_entry([0.0, 0.0], alpha=2.0))
     0.5
@@ -144,9 +144,9 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 def collision_probability(p: ArrayLike) -> FloatArray:
     """Return the collision probability Y = Σp²: the probability that two draws from p are equal.
 
-    1/n for uniform p, 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the Rényi
-    entropy of order 2. Raises ValueError or TypeError for p that is not finite, negative, or does
-    not sum to 1 within 1e-5. Source 000; chapter: variance.
+    It is 1/n for uniform p and 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the
+    Rényi entropy of order 2. Raises ValueError or TypeError for p that is not finite, negative, or
+    does not sum to 1 within 1e-5. Source 000; chapter: variance.
 
     >>> float(collision_probability([0.5, 0.5, 0.0]))
     0.5
@@ -158,7 +158,7 @@ def collision_probability(p: ArrayLike) -> FloatArray:
 def shannon_entropy(p: ArrayLike) -> FloatArray:
     """Return the Shannon entropy H = −Σ p log p of each row, in nats; 0 log 0 = 0.
 
-    Error below 1e-15 + 1e-13·H. Chapter: variance. Raises as `collision_probability`.
+    The error is below 1e-15 + 1e-13·H. Chapter: variance. Raises as `collision_probability`.
 
     >>> float(shannon_entropy([0.5, 0.5]))  # log 2
     0.693147180559945...

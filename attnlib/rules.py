@@ -66,7 +66,7 @@ def fixed_root(case: ScaleInputs, scalar: float) -> Any:
 
 
 def pairs(case: ScaleInputs) -> Any:
-    """Return the scale log₂(n² − n) for n keys: their ordered pairs in bits; n is at least 2."""
+    """Return the scale log₂(n² − n) for n keys: their ordered pairs in bits; n < 2 counts as 2."""
     keys = np.maximum(case.n, 2.0)
     return np.log2(keys) + np.log2(keys - 1.0)
 
@@ -99,7 +99,7 @@ def best_normal(case: ScaleInputs) -> Any:
 
 
 def best_cosine(case: ScaleInputs) -> Any:
-    """Return the scale α*(n): `annealed.best_alpha` of n random cosines in d dimensions."""
+    """Return the scale α*(n), `annealed.best_alpha` of n random cosines; ValueError for a bad d."""
     best = np.empty(case.n.shape)
     for d in np.unique(case.d):
         if d < 3.0 or d % 1.0 > 0.0:

@@ -109,8 +109,8 @@ def sample(
 def mean_and_error(values: ArrayLike) -> Estimate:
     """Return the mean of independent values and its standard error, √(variance/N).
 
-    - `values`: an array of N ≥ 2 real numbers of any shape, each an independent value; or of
-      booleans, whose mean is the share of True.
+    - `values`: an array of N ≥ 2 real numbers of any shape, each an independent value; or a NumPy
+      array of booleans, whose mean is the share of True.
 
     Returns an `Estimate`. Raises ValueError or TypeError for fewer than two values, and for values
     that are not real numbers or not finite.
@@ -148,13 +148,13 @@ class Sample:
     def quantile(self, q: ArrayLike) -> Estimate:
         """Return a quantile of the statistic and its standard error, an `Estimate`.
 
-        - `q`: 0 < q < 1, a number or an array. The result has the shape of q first, then that of
-          the statistic.
+        - `q`: 0 < q < 1, a number or an array of one axis. The result has the shape of q first,
+          then that of the statistic.
 
-        It is the ⌈qN⌉-th smallest value. The standard error is half the distance of the values
-        whose ranks are one binomial standard deviation √(q(1 − q)N) to either side. Where the
-        statistic takes few distinct values this error says little. Raises ValueError where q is so
-        close to 0 or 1 that those ranks are not among the rows.
+        Of N rows it is the ⌈qN⌉-th smallest value. The standard error is half the distance between
+        the two values whose ranks are one binomial standard deviation, √(q(1 − q)N), to either
+        side. Where the statistic takes few distinct values this error says little. Raises
+        ValueError where q is so close to 0 or 1 that those ranks are not among the rows.
         """
         levels, count = _checking.real("q", q), len(self.values)
         inside = np.clip(levels, 0.0, 1.0)

@@ -42,7 +42,7 @@ there αs keeps eight digits after the point."""
 
 
 class Law(ABC):
-    """The distribution of a row of n scores: moments and density of one score, and samples of rows.
+    """Define the distribution of a row of n scores: moments and density of one, samples of rows.
 
     To make your own, write a subclass with
 
@@ -57,8 +57,10 @@ class Law(ABC):
     as SciPy's ksone.
 
     Raises ValueError or TypeError for a variance that is not positive, for a `logpdf` that returns
-    NaN or another shape than its argument's, and for a density whose integral is not 1 or whose
-    variance is not `variance`, to 1e-6.
+    NaN or another shape than its argument's, or −∞ where only the density underflows to 0, and for
+    a density whose integral is not 1 to 1e-6 or whose variance is not `variance` to 1 %: these two
+    are not checked by `tail`. Methods raise them for an α that is negative, infinite or NaN, and
+    for scores s that are NaN or no real numbers.
 
     >>> class Laplace(Law):
     ...     variance = 1.0
@@ -180,7 +182,10 @@ class Law(ABC):
         return float(np.sqrt(_checking.positive("variance", self.variance)))
 
     def panels(self, tilt: float = 0.0, **options: Any) -> Panels:
-        """Return Gauss's panels for f(s)e^{tilt·s}, with the options of `quadrature.panels`."""
+        """Return Gauss's panels for f(s)e^{tilt·s}, with the options of `quadrature.panels`.
+
+        At tilt 0 raises ValueError unless the density has its integral 1 and the law's variance.
+        """
         panels = quadrature.panels(self.logpdf, self.landmarks, self.spread, tilt, **options)
         if tilt == 0.0:
             weights = np.exp(panels.log_weights + panels.log_density)
@@ -246,7 +251,7 @@ class Law(ABC):
 
 @dataclass(frozen=True)
 class Normal(Law):
-    """Independent standard normal scores: the limit d → ∞ of `DotProduct`.
+    """Describe independent standard normal scores, the limit d → ∞ of `DotProduct`.
 
     Chapter: variance.
 
@@ -265,7 +270,7 @@ class Normal(Law):
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = log E e^{αs} = α²/2, elementwise in α ≥ 0.
 
-        Exact to rounding; infinite where α² exceeds the largest float (α > 10¹⁵⁴).
+        It is exact to rounding, and infinite where α² exceeds the largest float (α > 10¹⁵⁴).
         """
         a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
@@ -300,7 +305,7 @@ class Normal(Law):
 
 @dataclass(frozen=True)
 class DotProduct(Law):
-    """Scores s_i = q·k_i/√d of one Gaussian query and n Gaussian keys, d ≥ 1.
+    """Describe the scores s_i = q·k_i/√d of one Gaussian query and n Gaussian keys, d ≥ 1.
 
     Given the query, the scores are independent N(0, |q|²/d), exactly and at any d. So a row is a
     normal row with a random radius, |q|²/d = χ²_d/d, shared by all its scores: they are
@@ -329,8 +334,9 @@ class DotProduct(Law):
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = −(d/2) log(1 − α²/d) of one score, elementwise in α ≥ 0.
 
-        Infinite for α ≥ √d, where the mean E e^{αs} does not exist. For α ≥ 1e-150 the relative
-        error is a few units of rounding divided by 1 − α²/d: about 1e-15 except close to √d.
+        It is infinite for α ≥ √d, where the mean E e^{αs} does not exist. For α ≥ 1e-150 the
+        relative error is a few units of rounding divided by 1 − α²/d: about 1e-15 except close to
+        √d.
         """
         below, x = self._fraction(alpha, 1.0)
         with np.errstate(divide="ignore"):
@@ -339,8 +345,8 @@ class DotProduct(Law):
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(2α) − 2κ(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0; infinite for α ≥ √d/2.
 
-        With x = α²/d it is −(d/2) log1p(−x(2 + x)/(1 − x)²), which subtracts nothing large. The
-        relative error is a few units of rounding divided by 1 − 4x.
+        With x = α²/d it is −(d/2) log1p(−x(2 + x)/(1 − x)²), which subtracts nothing large. For
+        α ≥ 1e-150 the relative error is a few units of rounding divided by 1 − 4x.
         """
         below, x = self._fraction(alpha, 0.25)
         lost = np.minimum(x * (2.0 + x) / (1.0 - x) ** 2, 1.0)
@@ -351,8 +357,8 @@ class DotProduct(Law):
         """Return log f(s) of one score, elementwise, with f(s) = √d h(√d s),
         h(x) = (|x|/2)^ν K_ν(|x|) / (√π Γ(ν + ½)), ν = (d − 1)/2.
 
-        Accurate to 1e-12 relative to 1 + |value| for d ≤ 10⁶. At d = 1 the density is infinite
-        at 0.
+        It is accurate to 1e-12 relative to 1 + |value| for d ≤ 10⁶. At d = 1 the density is
+        infinite at 0.
         """  # noqa: D205
         with np.errstate(over="ignore"):
             x = np.sqrt(self.d) * np.abs(_checking.real("s", s))
@@ -379,7 +385,7 @@ class DotProduct(Law):
 
 @dataclass(frozen=True)
 class Cosine(Law):
-    """Scores s_i = cos(q, k_i) of directions uniform on the sphere in d ≥ 3 dimensions.
+    """Describe the scores s_i = cos(q, k_i) of directions uniform on the sphere, d ≥ 3.
 
     The scores of a row are independent, with density ∝ (1 − s²)^{(d−3)/2} on [−1, 1].
 
@@ -408,7 +414,7 @@ class Cosine(Law):
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = log E e^{αs} = log ₀F₁(; d/2; α²/4), elementwise in α ≥ 0.
 
-        ₀F₁(; d/2; α²/4) = Γ(d/2)(2/α)^{d/2−1} I_{d/2−1}(α). Relative error below 1e-12 for
+        ₀F₁(; d/2; α²/4) = Γ(d/2)(2/α)^{d/2−1} I_{d/2−1}(α). The relative error is below 1e-12 for
         d ≤ 10⁶ and 1e-150 ≤ α ≤ 10¹². Up to α = 2√d it is the power series, of positive terms;
         beyond, `special.log_bessel_i_normalised`.
         """
@@ -418,8 +424,8 @@ class Cosine(Law):
     def log_mgf_ratio(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(2α) − 2κ(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0.
 
-        Error below 1e-12 of 1 + the value, for d ≤ 10⁶ and α ≤ 10¹². At large α the parts of κ
-        that are linear in α cancel: it is 2D(α) − D(2α) with D(α) = α − κ(α).
+        The error is below 1e-12 of 1 + the value, for d ≤ 10⁶ and α ≤ 10¹². At large α the parts of
+        κ that are linear in α cancel: it is 2D(α) − D(2α) with D(α) = α − κ(α).
         """
         a = _checking.alpha(alpha)
         with np.errstate(over="ignore"):
@@ -438,7 +444,7 @@ class Cosine(Law):
         """Return α − κ(α), κ'(α), 1 − κ'(α) and κ''(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0.
 
         κ'(α) = I_{d/2}(α)/I_{d/2−1}(α) is the mean of s under the density tilted by e^{αs}, and
-        κ''(α) its variance: 0 and 1/d at α = 0. Relative errors below 1e-12 of 1 + α − κ and of
+        κ''(α) its variance: 0 and 1/d at α = 0. Relative errors are below 1e-12 of 1 + α − κ and of
         the other three, for d ≤ 10⁶ and α ≤ 10¹².
         """
         a = _checking.alpha(alpha)
@@ -492,7 +498,7 @@ class Cosine(Law):
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return nodes of Gauss's rule on panels, coarser where high dimensions allow it."""
+        """Return nodes of Gauss's rule on panels, from d = 100 on with the smoothness of αs + X."""
         nodes = super().quadrature_nodes(alpha, log_n, tilt=tilt, further=further)
         if self.d < SMOOTH_DIMENSION:
             return nodes

@@ -130,11 +130,11 @@ def best_alpha(
 def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
     """Return the α that maximises the gradient g of each random row, an array (rows,).
 
-    With δ the gap of its two largest scores, a row's optimum lies between 0.44/δ and c/δ where
-    2c(n − 1)e^{−c} = 0.44: g reaches 0.44/δ with the two largest keys alone, more keys only raise
-    it, and it is below α and below 2α(n − 1)e^{−αδ}. Between those ends log g is tabulated at steps
-    of 15 %, and every maximum of the table refined by SciPy's bracketing search; the highest is
-    taken. Relative error below 1e-6. A row whose largest scores tie has no optimum: it gets a
+    With δ the gap of its two largest scores, a row's optimum lies between 0.44/δ and c/δ where 2c(n
+    − 1)e^{−c} = 0.44: g reaches 0.44/δ with the two largest keys alone, more keys raise it, and it
+    is below α and below 2α(n − 1)e^{−αδ}. Between those ends log g is tabulated at steps of 15 %,
+    and every maximum of the table is refined by SciPy's bracketing search; the highest is taken.
+    The relative error is below 1e-6. A row whose largest scores tie has no optimum: it gets a
     number above 10⁵⁹.
 
     Chapter: mean_gradient.

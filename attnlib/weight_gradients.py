@@ -68,13 +68,17 @@ def by_head(
 
 
 def sum_groups(sums: FloatArray, groups: int) -> FloatArray:
-    """Return sums over groups of neighbouring heads, from shape (2, heads) to (2, groups)."""
+    """Return sums over groups of neighbouring heads, from shape (2, heads) to (2, groups).
+
+    - `sums`: for each head the sum of weights times gradients, and the sum of their squares.
+    - `groups`: the number of groups. Raises ValueError where it does not divide the heads.
+    """
     grouped: FloatArray = sums.reshape(2, groups, -1).sum(axis=2)
     return grouped
 
 
 def mismatch(queries: FloatArray, keys: FloatArray) -> float:
-    """Return the difference of the sums over queries and keys, over its size for random signs."""
+    """Return how far the sums of queries and keys differ, in units of what random signs give."""
     groups = keys.shape[1] if queries.shape[1] % keys.shape[1] == 0 else 1
     (q, q_square), (k, k_square) = sum_groups(queries, groups), sum_groups(keys, groups)
     unit = float((q_square + k_square).sum())

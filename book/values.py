@@ -61,8 +61,8 @@ class Link(Markup):
     """A text that leads somewhere: a cell of a `Table`.
 
     >>> link = Link("a thread", "https://example.org/?a=1&b=2")
-    >>> print(link)
-    a thread
+    >>> print(link, link.html)
+    a thread <a href="https://example.org/?a=1&amp;b=2">a thread</a>
     """
 
     def __new__(cls, text: str, address: str) -> Self:

@@ -74,7 +74,7 @@ class Nodes(NamedTuple):
 
 
 def normal_nodes(logpdf: LogDensity, alpha: float, log_n: float, further: float = 0.0) -> Nodes:
-    """Return nodes of N(0, 1), to e^{−DEPTH − further} of the peak; to n⁻² of that on the right."""
+    """Return nodes of N(0, 1) to e^{−DEPTH − further} of the peak, on the right to n⁻² of that."""
     width = STEP / alpha if alpha > 0.0 else np.inf
     step = 1.0 / (1.0 / NORMAL_STEP + 1.0 / width)
     lowest, highest = np.sqrt(2.0 * (DEPTH + further + np.array([0.0, 2.0 * log_n])))
@@ -84,7 +84,7 @@ def normal_nodes(logpdf: LogDensity, alpha: float, log_n: float, further: float 
 
 
 def smoothness(spread: float, log_n: float) -> float:
-    """Return by how much a trapezoidal step may grow: max(1, spread/(1 + √(2 log n)))."""
+    """Return by what factor a trapezoidal step may grow: max(1, spread/(1 + √(2 log n)))."""
     return max(1.0, spread / (1.0 + float(np.sqrt(2.0 * log_n))))
 
 
@@ -148,7 +148,7 @@ def panels(
     panel with enough mass is halved until the polynomial through its points agrees with f at the
     points of both halves. The last panels are cut at `fractions`, and to lengths below `width`.
 
-    Raises ValueError or TypeError where `logpdf` is no log density, underflows where its mass
+    Raises ValueError or TypeError where `logpdf` is not a log density, underflows where its mass
     matters, or needs too many panels.
     """
     marks = _checking.finite("landmarks", [0.0, *landmarks])
@@ -201,7 +201,7 @@ def panels(
 
 
 def evaluate_log_density(logpdf: LogDensity, s: FloatArray) -> FloatArray:
-    """Return the log density at each score; +∞ becomes −∞, and NaN raises ValueError."""
+    """Return the log density at scores, +∞ as −∞; ValueError for NaN, TypeError unless floats."""
     with np.errstate(all="ignore"):
         values = np.asarray(logpdf(s))
     if values.shape != s.shape or values.dtype.kind != "f":
@@ -251,6 +251,6 @@ def elementwise(function: Callable[[float], float], values: FloatArray) -> Float
 
 
 def log_mgf_ratio_and_slope(tilt: Tilt, alpha: float) -> tuple[float, float]:
-    """Return R(α) = κ(2α) − 2κ(α) and its logarithmic derivative αR'(α), κ(α) = log E e^{αs}."""
+    """Return R(α) = κ(2α) − 2κ(α) and ∂R/∂log α, κ(α) = log E e^{αs}; both ∞ where κ(2α) is."""
     (low, low_slope), (high, high_slope) = tilt(alpha), tilt(2.0 * alpha)
     return (high - 2.0 * low, 2.0 * alpha * (high_slope - low_slope)) if high < inf else (inf, inf)

@@ -21,10 +21,10 @@ _TERMS = 15
 def log_gamma_half_step(a: FloatArray) -> FloatArray:
     """Return log Γ(a + ½) − log Γ(a), with an error below 1e-14·(1 + |value|).
 
-    For 1e-300 ≤ a ≤ 1e100. SciPy's `gammaln` taken twice would lose as many digits as log Γ has
-    before the point. From a = 20 on this is the asymptotic series ½ log a − 1/(8a) + 1/(192a³) −
-    1/(640a⁵) + … , whose first dropped term is below 1e-15 there; smaller a is stepped up by
-    Γ(a + 1) = aΓ(a).
+    It holds for 1e-300 ≤ a ≤ 1e100. SciPy's `gammaln` taken twice would lose as many digits as log
+    Γ has before the point. From a = 20 on this is the asymptotic series ½ log a − 1/(8a) +
+    1/(192a³) − 1/(640a⁵) + … , whose first dropped term is below 1e-15 there; smaller a is stepped
+    up by Γ(a + 1) = aΓ(a).
 
     >>> float(log_gamma_half_step(np.array(0.5)))  # Γ(1)/Γ(½) = 1/√π
     -0.57236494292470
@@ -116,8 +116,8 @@ def log_bessel_i_normalised(order: float, alpha: FloatArray) -> BesselSeries:
     """Return κ(α) = log[ Γ(ν + 1)(2/α)^ν I_ν(α) ] and derivatives, for ν = `order` > 0, α > 0.
 
     κ grows like α, so it is given as the deficit α − κ, and κ', which tends to 1, with its
-    complement: both keep their digits at large α. Relative errors below 1e-12 of 1 + α − κ, of κ',
-    1 − κ' and κ'', for 0 < α ≤ 10¹² and ½ ≤ ν ≤ 10⁶.
+    complement: both keep their digits at large α. Relative errors are below 1e-12 of 1 + α − κ, of
+    κ', 1 − κ' and κ'', for 0 < α ≤ 10¹² and ½ ≤ ν ≤ 10⁶.
 
     At orders from 25 on, κ follows from the uniform (Debye) expansion of I_ν (NIST 10.41.3), whose
     large parts cancel against log Γ by hand: with x = α/ν, r = √(1 + x²), δ = r − 1, p = 1/r,

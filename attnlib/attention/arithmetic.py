@@ -137,7 +137,7 @@ def scaled(
 
 
 def plan_call(call: Call, options: Options, relative: Policy | Factor | None = None) -> Plan:
-    """Return the plan of a call, with `relative` in its scale; raise where options do not fit."""
+    """Return the kernel's arguments for a call, its scale times `relative`; raises as `attend`."""
     scale, factor = validate(options)
     shape = shapes.of_queries(call)
     q, k, normalize_qk = call.q, call.k, options.normalize_qk
@@ -187,7 +187,7 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
 
 
 def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
-    """Return `relative` for a call written out: a number, or a tensor (…, heads, queries)."""
+    """Return `relative` for a softmax written out: a number, or a tensor (…, heads, queries)."""
     wide = torch.promote_types(call.logits.dtype, torch.float32)
     if isinstance(relative, float):  # no keys need be counted
         return _fitting("factor", relative, relative, call.layout.shape, wide, call.logits.device)
@@ -200,7 +200,7 @@ def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
 
 
 def run_kernel(call: Call, plan: Plan, kernel: Callable[..., Tensor]) -> Tensor:
-    """Run the kernel as planned, and return its output times the factor; without keys, zeros."""
+    """Return the kernel's output for a plan, times the plan's factor; zeros without keys."""
     dtype, v, factor = call.q.dtype, call.v, plan.factor
     if plan.k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
         nothing = v.new_zeros(call.q.shape[-1], v.shape[-1])

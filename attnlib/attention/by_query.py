@@ -29,7 +29,7 @@ def within_range(name: str, largest: float, dtype: torch.dtype) -> None:
 
 @constant_in_graphs
 def scale_of_dimension(policy: Policy, d: int) -> float:
-    """Return σ of a policy whose scale does not depend on n."""
+    """Return σ of a policy whose scale depends on d alone, not on n or the position."""
     return float(policy.scale(1.0, d))
 
 
@@ -42,10 +42,13 @@ def each_query(
     is_causal: bool,
     cosine: bool,
 ) -> Tensor | float:
-    """Return α (`quantity` "alpha") or the exact c ("post_scale") for the keys that a query sees.
+    """Return α (`quantity` "alpha") or the exact c ("post_scale") for the keys each query sees.
 
-    `scale` is a policy or, for c, a number α. With `cosine` α is σ itself, else σ√d. One number
-    where all queries see all keys outside of a graph; else a tensor in float32 or wider.
+    `scale` is a policy or, for c, a number α. With `cosine` a policy's α is its scale σ, else σ√d.
+
+    Returns a float where all queries see all keys, or a tensor (1,) in a graph and for subclasses
+    of Tensor; else a tensor (queries,) or, for a mask, of its shape without the last axis. Tensors
+    are float32 or wider. ValueError for an α that is too large.
     """
     visible = "causal" if is_causal else "all" if attn_mask is None else "masked"
     token, alpha = (_token(scale), 1.0) if isinstance(scale, Policy) else ("", scale)

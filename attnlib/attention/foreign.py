@@ -274,7 +274,7 @@ class _Rescaled(Mode):
         return scaled(call, self.changed(options), RAW_SDPA, self.relative)
 
     def written(self, call: WrittenOut) -> Tensor | None:
-        """Return a softmax's logits times the factor, None to keep them; raise for a policy."""
+        """Return logits with q·k times the factor, None to keep them; RuntimeError for a policy."""
         self.calls += 1
         self.graph_seen = self.graph_seen or interception.in_graph()
         if ACTIVE_CONTEXTS.modes[-1] is not self or not self.here(call.module):

@@ -33,7 +33,7 @@ class Options(NamedTuple):
 
 
 def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
-    """Return the policy, α or scale, and c, checked; α and c are 1 by default, c may be "exact"."""
+    """Return policy, α or σ (default α = 1), and c (1, or "exact"), checked; raises as `attend`."""
     policy, alpha, scale, post_scale, normalize_qk = options
     _checking.flag("normalize_qk", normalize_qk)
     stated = options.stated()
@@ -66,7 +66,7 @@ def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact
 
 
 def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | None:
-    """Return the Policy that is given or named; None for a function; raise for anything else."""
+    """Return the Policy given or named, None for a function; ValueError or TypeError for others."""
     if isinstance(policy, Policy):
         return policy
     if isinstance(policy, str) and policy in POLICIES:
@@ -86,9 +86,9 @@ def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | No
 def checked_policy(
     policy: str | Policy | ScaleFunction, normalize_qk: bool, called: str = "normalize_qk"
 ) -> Policy:
-    """Return the policy as a Policy, if it is for cosines just where `normalize_qk` is True.
+    """Return the policy as a Policy; it must be for cosines exactly if `normalize_qk` is True.
 
-    Else ValueError, which says what to pass: `called` is the name of that argument.
+    Raises ValueError if not, which calls that argument `called`, and the errors of `named_policy`.
     """
     product: Literal["cosine", "dot product"] = "cosine" if normalize_qk else "dot product"
     rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy), product)
@@ -104,7 +104,7 @@ def checked_policy(
 
 
 def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
-    """Return numbers ≥ 0, as one float or a tensor; of a tensor only the type is checked."""
+    """Return numbers ≥ 0, as one float or a tensor, or raise; of a tensor only the type counts."""
     if isinstance(value, Tensor):
         if value.is_complex() or value.dtype == torch.bool:
             raise TypeError(f"{name} must be real numbers, got a tensor of {value.dtype}")
@@ -118,7 +118,7 @@ def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
 
 
 def warn_scale_replaced(scale: float, d: int, tool: str) -> None:
-    """Warn that `tool` replaces the model's `scale`, unless that is 1/√d (to 0.1 %)."""
+    """Warn that `tool` replaces the model's `scale`, unless that is 1/√d (to 0.1 %) or compiled."""
     if torch.compiler.is_compiling() or math.isclose(scale * math.sqrt(d), 1.0, rel_tol=1e-3):
         return
     warnings.warn(
@@ -131,7 +131,10 @@ def warn_scale_replaced(scale: float, d: int, tool: str) -> None:
 def resolve_factor(
     factor: str | Policy | ScaleFunction | ArrayLike | Tensor, train_length: float | None
 ) -> Policy | Factor:
-    """Return a factor: numbers, or a rule over its value at `train_length`; a policy needs that."""
+    """Return a factor: numbers, or a rule, divided by its value at `train_length` if given.
+
+    Raises ValueError for a policy without `train_length`, and for numbers with it.
+    """
     if not isinstance(factor, str | Policy) and not callable(factor):
         if train_length is not None:
             raise ValueError("train_length is for a factor that is a rule, got a number")

@@ -48,7 +48,7 @@ def register(
     Give exactly one of `policy` and `factor`.
 
     Returns the name, a str. Soft caps, sinks and biases of positions stay as they are, and come
-    after the scale. q is multiplied in float32 by what its scale lacks, and rounded once. It goes
+    after the scale. A factor that differs by query multiplies q in float32, rounded once. q goes
     to the function that the model would use: PyTorch's fused kernel, or where the model refuses
     that (Gemma 2, GPT-OSS) its own eager function, whose memory grows with n².
 
@@ -265,7 +265,7 @@ def _named_in(kind: Any) -> str:
 def mask_of_numbers(
     mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor
 ) -> Tensor | None:
-    """Return the mask that eager attention adds to the logits; None without mask and causality."""
+    """Return what eager attention adds to the logits; None with neither mask nor causality."""
     if mask is None and is_causal:
         square = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool)
         mask = square.tril()[None, None]

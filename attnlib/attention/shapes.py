@@ -19,7 +19,10 @@ class Call(NamedTuple):
 
 
 def of_queries(call: Call) -> torch.Size:
-    """Return the shape (…, L) of the output's queries; raise where q, k, v and mask do not fit."""
+    """Return the output's shape before its last axis, (…, L).
+
+    Raises ValueError where q, k, v and mask do not fit together, TypeError for a CausalBias.
+    """
     q, k, v, attn_mask, *_ = call
     if type(attn_mask).__name__ == "CausalBias":  # it has no numbers to count keys by
         raise TypeError("attn_mask must be a plain tensor, got a CausalBias: pass is_causal=True")

@@ -40,7 +40,7 @@ SOFTMAXES = ("softmax", "_softmax", "special_softmax")
 COMPOSED = re.compile("softmin|(?!log).*_softmax")
 """Functions that make weights of logits inside, where they cannot be changed."""
 CONTRACTIONS = re.compile(
-    f"{PRODUCTS.pattern}|(_?sparse_)?(add)?(mm|mv)|addbmm|tensordot|inner|linear|dot"
+    f"{PRODUCTS.pattern}|(_?sparse_)?(add)?(mm|mv)|addbmm|tensordot|inner|linear|(linalg_)?(vec)?dot"
 )
 """Functions that may average values with weights."""
 KERNELS = re.compile("(?!flex_).*(attention|attn).*")
@@ -65,6 +65,7 @@ BROADCASTS = re.compile(
 )
 """Functions that change each logit by itself."""
 SUMS = re.compile("(__r?i?)?(add|sub)_*")
+JOINS = re.compile(f"{SUMS.pattern}|cat|concat|concatenate|[hv]?stack|where|__setitem__")
 SQUARES = re.compile("square|(__)?pow(__)?|norm|linalg_(vector_)?norm")
 FILLS = re.compile("__setitem__|masked_fill_*|where")
 AFTER = re.compile(
@@ -133,7 +134,7 @@ class Step:
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
-        """Run the step again, its product times `times` if given; `made` keeps results."""
+        """Run the step again, the product times `times`, and return its result; `made` keeps it."""
         if self in made:
             return made[self]
         args, kwargs = (
@@ -156,7 +157,7 @@ class Step:
         return made[self]
 
     def bias(self) -> Tensor | None:
-        """Return what is added to the product on the way to the logits; None for the product."""
+        """Return what is added to the product on the way; None if the logits are the product."""
         start, small = self.product or self, True
         if start is self and not self.name.startswith("baddbmm"):
             return None
@@ -182,7 +183,7 @@ class Step:
         return result
 
     def exchanged(self) -> "Step | None":
-        """Return the record of (k @ q.mT).mT as that of q @ k.mT, numbers behind it included.
+        """Return the record of (k @ q.mT).mT, also times or plus numbers, as that of q @ k.mT.
 
         None where another function stands between the product and the exchange.
         """
@@ -227,7 +228,7 @@ class Step:
         return bool((value <= HIDDEN).all() if isinstance(value, Tensor) else value <= HIDDEN)
 
     def as_weights(self) -> str:
-        """Return how it makes weights without a softmax, if it may be weights; else ""."""
+        """Return how weights are made of this without a softmax, or "" if it cannot be weights."""
         start = self.product or self
         whole = self.shape.numel() >= start.shape.numel()
         if self.learned or start.dimension < 2 or not whole:  # d = 1: of positions
@@ -239,12 +240,12 @@ class Step:
         return NO_SOFTMAX if self.is_plain() else "its weights are no softmax of its logits"
 
     def is_plain(self) -> bool:
-        """Return whether it is linear in the product, but for what is added or filled in."""
+        """Return whether the product is only scaled, reshaped, added to or filled in so far."""
         names = [step.name for step in self._path()]
         return all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
 
     def repeats(self, logits: Tensor) -> bool:
-        """Return whether running it again gives these logits, up to rounding.
+        """Return whether running the record again gives these logits, up to rounding.
 
         True where there are no numbers to compare (torch.func, traces, meta). No gradient is taken,
         so that a checkpoint's second run, which need not ask, saves the same tensors.
@@ -262,10 +263,10 @@ class Step:
             )
 
     def head_axis(self, heads: int) -> int:
-        """Return the axis of the heads, counted from the last: −3 unless another is found.
+        """Return the axis of the heads, counted from the end: −3 unless another is found.
 
-        torch.einsum's letters may show another. −4: the first of three axes joins heads and batch,
-        heads first.
+        The letters of an einsum may show −2, say. It is −4 where the first of three axes joins
+        heads and batch, heads first.
         """
         start = self.product or self
         if len(self.shape) == 3 and heads and start.heads == heads:
@@ -289,7 +290,7 @@ class Step:
         return path
 
     def keys(self) -> slice:
-        """Return the columns of the keys, without a sink's beside them; all where unknown."""
+        """Return the slice of columns that are keys, without a sink's; all where unknown."""
         before = 0
         width = (self.product or self).shape[-1]
         for step in self._path() if self.ordered and width < self.shape[-1] else ():
@@ -303,7 +304,7 @@ class Step:
         return slice(before, before + width) if before + width <= self.shape[-1] else slice(None)
 
     def problem(self) -> str:
-        """Return why it cannot be run again, or ""."""
+        """Return why the record cannot be run again, or ""."""
         if self.lost or any(_version(tensor) != number for tensor, number in self.versions):
             return self.lost or "what its logits are computed from is written over on the way"
         before = (step.problem() for step in _flat((self.args, self.kwargs), Step))
@@ -461,7 +462,7 @@ class Mark(NamedTuple):
     why: str = ""
     sure: bool = False  # whether its scores are of two activations
     heads: int = 0  # size of the first of two axes that its first one joins
-    size: int = 0  # of the vectors that are squared
+    size: int = 0  # d of the vectors that are squared or multiplied
 
 
 ORDER = ("folded", "learned", "products", "squares", "one", "samples", "scores", "weights")
@@ -469,10 +470,11 @@ ORDER = ("folded", "learned", "products", "squares", "one", "samples", "scores",
 
 
 class Recorder:
-    """Record products in one thread, and find the softmaxes of what becomes of them.
+    """Record matrix products in one thread, and find the softmaxes of logits made of them.
 
-    `running` returns the running modules, the inmost last. With `changes`, weights made in a
-    torch.autograd.Function are out of reach. `made` gets each function's tensors and its result.
+    `running` returns the running modules, the inmost last. `changes`: logits are to be changed,
+    and weights made in a torch.autograd.Function are out of reach. `made` gets each function's
+    tensors and its result.
     """
 
     def __init__(
@@ -561,7 +563,7 @@ class Recorder:
         return f"{self.paths[module] or 'the model'} ({type(module).__name__})"
 
     def lines(self, shown: Callable[[Any], str], *, hints: bool = False) -> list[str]:
-        """Return a line per reason, of modules named by `shown`: out of reach, or `hints`."""
+        """Return a line for each reason and its modules, by `shown`: of `unreached` or `hints`."""
         by_reason: dict[str, list[str]] = {}
         known = self.reached.union(self.unreached)
         for module, why in (self.hints if hints else self.unreached).items():
@@ -574,6 +576,8 @@ class Recorder:
         if query.is_nested:
             return "its queries are a nested tensor"
         step = self._of(mask)  # of other products of queries
+        if isinstance(step, Mark) and mask.shape[-2:-1] == query.shape[-2:-1]:
+            return TWO if (step.kind, step.size) == ("scores", query.shape[-1]) else ""
         of_vectors = isinstance(step, Step) and (step.product or step).dimension == query.shape[-1]
         return TWO if of_vectors and step.is_plain() else ""
 
@@ -672,7 +676,7 @@ class Recorder:
                 entries = entries or (isinstance(other, Mark) and other.kind == "samples")
                 averages = entries or (mark.sure and result.numel() > weights.numel())
             elif name == "linear" and place == 0 and weights.ndim > 2 and _is_learned(values):
-                averages, why = True, MEMORY
+                averages, why = True, why if mark.sure else MEMORY
             elif isinstance(other, Step) and not other.learned:
                 averages = False  # it averages a product itself: linear attention
             else:
@@ -682,13 +686,16 @@ class Recorder:
                 noted = True
         return noted
 
-    def _mark(self, name: str, tensors: list[Tensor], result: Any, marks: list[Mark]) -> None:
+    def _mark(
+        self, name: str, args: Any, tensors: list[Tensor], result: Any, marks: list[Mark]
+    ) -> None:
         """Mark the result of a function whose arguments have no record, by its name and `marks`."""
         before = max(marks, key=lambda mark: ORDER.index(mark.kind), default=None)
         learned = len(tensors) < 2 or any(_is_learned(x) or x.numel() == 1 for x in tensors[-2:])
         mixes = MIXES.fullmatch(name) and not learned and result.ndim > 2
         mark = None
         followed = before is not None and before.kind not in ("folded", "products", "one")
+        by_head = mixes and any(x.shape[-2:].numel() == 1 for x in tensors)
         itself = len(tensors) > 1 and tensors[0] is tensors[-1] and MIXES.fullmatch(name)
         if name == "linear" or name.startswith("conv"):
             mark = Mark("one")
@@ -698,12 +705,16 @@ class Recorder:
             size = tensors[0].shape[-1] if "norm" in name and tensors[0].ndim > 2 else 0
             mark = Mark("squares", size=size)
         elif CONTRACTIONS.fullmatch(name):
-            mark = None if learned else Mark("scores")
+            mark = None if learned else Mark("scores", size=_summed(name, args, tensors))
             mark = Mark("learned") if all(map(_is_learned, tensors)) else mark
+        elif before is not None and before.kind == "scores" and by_head:
+            mark = before
         elif before is None or (mixes and before.kind != "weights"):
             mark = Mark("products") if mixes else None
         elif before.kind == "products":
-            mark = Mark("scores") if name in ("sum", "mean") else None
+            mark = before if SCALES.fullmatch(name) else None
+            if name in ("sum", "mean"):
+                mark = Mark("scores", size=tensors[0].numel() // max(1, result.numel()))
         elif followed and KEEPS.fullmatch(name):
             mark = before
         elif before.kind == "squares" and name in ("sum", "mean"):
@@ -768,11 +779,16 @@ class Recorder:
         if name == "einsum" and sum(x.ndim > 2 and not _is_learned(x) for x in tensors) > 2:
             self.note(NO_SOFTMAX, hint=True)
         if not (dimension or known):
-            self._mark(name, tensors, result, [x for x in kept.values() if isinstance(x, Mark)])
+            marks = [entry for entry in kept.values() if isinstance(entry, Mark)]
+            self._mark(name, args, tensors, result, marks)
             return
         fused = self.fixed(tensors[-2], args[0]) if name.startswith("baddbmm") else ""
         if dimension:
             known = {}
+        # Masks and indices that another product chooses stay as they are.
+        numbers = [x for x in tensors if x.is_floating_point() or x.is_complex()]
+        starts = {known[id(x)].product or known[id(x)] for x in numbers if id(x) in known}
+        known = {i: x for i, x in known.items() if not starts or (x.product or x) in starts}
         before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
         longest = max((step.length for step in known.values()), default=-1)
         if longest >= LONGEST or name.endswith("_like") or name.startswith("new_"):
@@ -783,12 +799,18 @@ class Recorder:
         step = Step(function, name, given, named, length=longest + 1, dimension=dimension)
         step.learned = learned
         step.lost = fused
-        marks = [entry for entry in kept.values() if isinstance(entry, Mark)]
-        step.heads = next(filter(None, (entry.heads for entry in marks)), 0)
+        marked = [(x, mark) for x in tensors if isinstance(mark := kept.get(id(x)), Mark)]
+        step.heads = next(filter(None, (mark.heads for _, mark in marked)), 0)
         written = args[0] if IN_PLACE.fullmatch(name) else None
         result = result if written is None else written
         if before is not None:
             step.product = before.product or before
+            others = {
+                mark.kind
+                for x, mark in marked
+                if mark.size == step.product.dimension
+                and (mark.kind == "squares" or x.shape[-2:-1] == before.shape[-2:-1])
+            }
             lost = next((entry.lost for entry in known.values() if entry.lost), "")
             mixed = any((entry.product or entry) is not step.product for entry in known.values())
             if mixed:
@@ -801,9 +823,9 @@ class Recorder:
                 step.lost = lost or f"its logits go through {name} before the softmax"
             elif lost:
                 step.lost = lost
-            elif mixed:
+            elif mixed or ("scores" in others and JOINS.fullmatch(name)):
                 step.lost = TWO
-            elif SUMS.fullmatch(name) and step.product.dimension in [entry.size for entry in marks]:
+            elif "squares" in others and SUMS.fullmatch(name):
                 step.lost = DISTANCE
             elif RANDOM.fullmatch(name) or ("dropout" in name and _drops(*args, **kwargs)):
                 step.lost = "its logits are drawn or dropped at random"
@@ -928,18 +950,24 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
     rows, columns = operands[::-1] if name == "__rmatmul__" else operands
     if name != "einsum" and min(rows.ndim, columns.ndim) < 2:  # scores of one query
         return 0, False
-    dimension = rows.shape[-1]
     if name == "einsum":
         first, second, output = _letters(args[0])
         own = [letter for letter in output if (letter in first) != (letter in second)]
         if len({letter in first for letter in own}) < 2:
             return 0, False
         if own[-1] in first:
-            first, second, rows, columns = second, first, columns, rows
-        summed = (set(first) & set(second)) - set(output)
-        sizes = dict(zip(reversed(first), reversed(rows.shape), strict=False))
-        dimension = math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
-    return dimension, _is_learned(columns) or columns.ndim < 3
+            rows, columns = columns, rows
+    return _summed(name, args, operands), _is_learned(columns) or columns.ndim < 3
+
+
+def _summed(name: str, args: Any, operands: list[Tensor]) -> int:
+    """Return the size of the vectors that a product sums over, or 0."""
+    if name != "einsum":
+        return operands[-1 if name == "__rmatmul__" else -2].shape[-1]
+    first, second, output = _letters(args[0])
+    summed = (set(first) & set(second)) - set(output)
+    sizes = dict(zip(reversed(first), reversed(operands[0].shape), strict=False))
+    return math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
 
 
 def _exchanges(name: str, x: Tensor, result: Tensor) -> bool:

@@ -103,7 +103,7 @@ def audit(
     - `window`: how many keys a query sees, its own among them, or a tuple of this and how many
       after it.
     - `first_keys`: how many at the beginning it sees besides (attention sinks of StreamingLLM).
-    - `chunk`: how many keys have a window of their own that begins with their first (Llama 4).
+    - `chunk`: the number of keys of a chunk, where queries see only their own chunk (Llama 4).
     - `pattern`: in place of these, which keys each query sees, as a function of n that returns (n,
       n) booleans: of a prefix, blocks or documents. The rows of fewer queries are the last.
     - `sink`: whether weights add up to less than 1, or the logit of what takes the rest, a number
@@ -127,7 +127,8 @@ def audit(
     in an implementation that was registered and is in use, against `expected`. Without that the
     model's configuration, or else the census of transformers' families, gives the intended scale,
     but never the module. Where neither does, `passed` is None. Then the implementations are
-    compared on the inputs, unless `expected` is a policy. Of any other module, and where a model
+    compared on the inputs, unless `expected` is a policy or there is a finding. Of any other
+    module, and where a model
     writes its attention out, the scale of each call is computed from the arguments of PyTorch's
     attention, or of a softmax, and also compared with that of other layers. Norms of q and k that a
     family has and a layer lacks are a finding.
@@ -298,7 +299,7 @@ def assert_scale(
     expected: float | str | Policy | ScaleFunction,
     **arguments: Any,
 ) -> None:
-    """Raise AssertionError with the report where an audit has findings. It is a line for a test.
+    """Raise AssertionError with the report where an audit has findings: a test in one line.
 
     - `attention`: as for `audit`.
     - `expected`: the intended scale, as for `audit`. It must be given: without it nothing would be

@@ -1,4 +1,4 @@
-"""Callables of arrays that are not PyTorch's."""
+"""Wrap callables of NumPy's or JAX's arrays as functions of tensors."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,7 +13,11 @@ ARRAYS = ("torch", "numpy", "jax")
 
 
 def of_tensors(function: Callable[..., Any], arrays: str) -> Callable[..., Any]:
-    """Return a function of tensors that calls one of NumPy's or JAX's arrays."""
+    """Wrap a function of `arrays`, "numpy" or "jax", as one of tensors; "torch" changes nothing.
+
+    Tensors become arrays of their dtype; TypeError where `arrays` lacks it. The result, or the
+    first of a tuple of results, becomes a tensor on the CPU; what is no array stays as it is.
+    """
     if arrays == "torch":
         return function
     if arrays == "jax":

@@ -20,14 +20,14 @@ STEP = 0.25
 
 
 class Gradient(NamedTuple):
-    """A derivative by the backward pass, and the same by differences of the forward pass."""
+    """Hold a derivative by the backward pass, and the same by differences of the forward pass."""
 
     of: str
     """"q", "k", "v", or the name of a parameter."""
     backward: float
     forward: float
     error: float
-    """Of the forward one, by rounding."""
+    """The error of `forward` by rounding."""
 
 
 class _Place(NamedTuple):
@@ -41,7 +41,7 @@ class _Place(NamedTuple):
 
 
 def gradients(subject: Subject, length: int, unit: float, shift: float = 0.0) -> list[Gradient]:
-    """Return the derivatives with respect to q, k and v, and to the parameters of a module.
+    """Return derivatives with respect to q, k and v, and to the parameters of a module.
 
     With respect to q, k and v they are those of the log-odds of the last key in the last row,
     summed over the heads that read the first head of keys; with respect to parameters, and to q

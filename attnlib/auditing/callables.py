@@ -32,10 +32,10 @@ SLOPES = 0.01
 
 
 class CallableAudit(ScaleAudit):
-    """All checks of one callable: each asks questions and adds facts and findings."""
+    """Run all checks of one callable: each asks questions and adds facts and findings."""
 
     def run(self) -> Report:
-        """Return the report of all checks. The first checks may leave nothing more to ask."""
+        """Run all checks and return the report; a finding of the first ones may end them."""
         if self.dropout():
             return self.report
         if self.no_softmax():
@@ -112,7 +112,7 @@ class CallableAudit(ScaleAudit):
             self.report.add("softmax", "weights that add up to 1", found, where)
 
     def no_softmax(self) -> bool:
-        """Report why answers are not those of a softmax over all keys; return whether so."""
+        """Report why answers are not those of a softmax; return whether that ends the audit."""
         subject, n, eps = self.subject, min(SHORT, self.d), self.subject.eps
         q, k = equal_keys(subject, n, n)
         equal = subject.weights(q, k, torch.arange(n))
@@ -132,7 +132,7 @@ class CallableAudit(ScaleAudit):
         return self.few_keys(self.few) or self.bias()
 
     def possible_causes(self, equal: FloatArray) -> Iterator[causes.Cause | None]:
-        """Yield each cause that may be one, or None where it is not; the first is the one."""
+        """Yield a cause or None from one test after another; the first cause is the answer."""
         subject, target = self.subject, self.expected
         hides = target.pattern or target.window not in (None, math.inf)
         yield causes.layout(subject, equal, window=bool(hides))
@@ -168,7 +168,7 @@ class CallableAudit(ScaleAudit):
         return next(filter(None, answers), None)
 
     def few_keys(self, few: tuple[int, int] | None) -> bool:
-        """Report how many keys their contents choose; return whether that is not intended."""
+        """Report how many keys a query chooses by content; return whether that ends the audit."""
         target = self.expected.top_k
         if few is None:
             if target is not None and target < min(SHORT, self.d):
@@ -184,7 +184,7 @@ class CallableAudit(ScaleAudit):
         return True
 
     def bias(self) -> bool:
-        """Compare a bias by distance with the intended one. No later check depends on it."""
+        """Compare a bias by distance with the intended one; return False, as the audit goes on."""
         target, actual = self.expected.slopes, self.nearer
         heads = self.subject.size.heads
         slopes, even, error = actual or (np.zeros(heads), True, 0.0)
@@ -210,7 +210,7 @@ class CallableAudit(ScaleAudit):
         return False
 
     def dropout(self) -> bool:
-        """Ask twice; return whether weights are dropped at random."""
+        """Report dropout and return whether there is; ValueError if calls differ otherwise."""
         dropped = questions.dropout(self.subject, self.short)
         if dropped is None:
             raise ValueError("the callable must give the same output twice, and its outputs differ")
@@ -220,7 +220,7 @@ class CallableAudit(ScaleAudit):
         return bool(dropped)
 
     def visible(self, visible: np.ndarray) -> bool:
-        """Report which keys each query sees; return whether the callable is causal by itself."""
+        """Report which keys each query sees; return if it is causal without an argument for it."""
         n, counts = len(visible), visible.sum(axis=-1)
         if self.expected.pattern is not None:
             self.report.facts["sees"] = "keys as declared"
@@ -253,7 +253,7 @@ class CallableAudit(ScaleAudit):
         return False
 
     def causal_itself(self) -> None:
-        """Compare whether it is causal without an argument with the intention."""
+        """Report if it is causal without an argument and should not be, or the reverse."""
         target, actual = self.expected.causal, self.report.facts.get("sees", "")
         known = any(finding.code == "causal" for finding in self.report.findings)
         if target is not None and target != self.subject.sees_past and not known:
@@ -262,7 +262,7 @@ class CallableAudit(ScaleAudit):
             self.report.add("causal", wanted, actual, why)
 
     def scoreless(self) -> bool:
-        """Return whether the weights do not depend on scores at all."""
+        """Report if no weight depends on the scores, and return whether that is so."""
         if float(np.abs(self.here.value).max()) * math.sqrt(self.d) >= NOTHING:
             return False
         if not self.report.findings:  # such as that its own key is hidden
@@ -274,7 +274,7 @@ class CallableAudit(ScaleAudit):
         return True
 
     def sizes(self) -> None:
-        """Measure the scale for heads of other sizes, which kernels pad, and other values."""
+        """Report another scale at other sizes of heads, which kernels pad, or of values."""
         if not self.subject.normalises:
             self.padded()
         try:
@@ -321,7 +321,7 @@ class CallableAudit(ScaleAudit):
                 return
 
     def cap(self) -> None:
-        """Measure the bound of a soft cap."""
+        """Measure the bound of a soft cap, and compare it with the intended one."""
         if self.subject.normalises:
             self.report.facts["soft cap"] = "unknown: a cosine is at most 1"
             return
@@ -346,7 +346,7 @@ class CallableAudit(ScaleAudit):
             self.report.add("cap", f"a soft cap of {target:g}", actual, why)
 
     def total(self) -> None:
-        """Measure a sink, and a factor on the output."""
+        """Measure a sink and a factor on the output, and compare them with the intended ones."""
         subject, target = self.subject, self.expected.sink
         block = None if target else questions.blocks(subject, self.unit, self.cap_found)
         if block is not None:
@@ -486,7 +486,7 @@ class CallableAudit(ScaleAudit):
                     return
 
     def whole_pattern(self, pattern: Callable[[int], np.ndarray]) -> None:
-        """Compare the keys that all queries, and one of a cache, see of many with the pattern."""
+        """Compare the keys that all queries, and one query of a cache, see with the pattern."""
         self.seen = questions.Run(0, int(pattern(self.length)[-1].sum()))
         for n, queries in ((self.length, self.length), (self.length - 1, 1)):
             with suppress(ValueError):  # it may not take fewer queries than keys
@@ -511,7 +511,7 @@ class CallableAudit(ScaleAudit):
             self.report.add("groups", ", ".join(map(str, wanted)), listed, evidence)
 
     def mask(self) -> None:
-        """Measure the effect of an argument that hides keys, or is added to logits."""
+        """Measure what a mask does, which hides keys or is added to logits; report faults."""
         report, unit = self.report, self.unit
         answer = questions.mask(self.subject, self.short, unit)
         means = answer.true_means
@@ -560,7 +560,7 @@ class CallableAudit(ScaleAudit):
             report.add("hidden", "numbers", "NaN", row)
 
     def hidden_counts(self, hidden: torch.Tensor, row: int, options: dict[str, Any]) -> None:
-        """Report keys that are hidden after the softmax: a row does not see but counts them."""
+        """Report keys that are hidden only after the softmax, so that a row's sum has them."""
         times = questions.hidden_counts(self.subject, hidden, row, self.unit, **options)
         if times is not None and times < 1.0 - AGREES - 16.0 * self.subject.eps:
             text = f"one over hidden keys too: {times:.4g} of the weight where they are larger"
@@ -568,7 +568,7 @@ class CallableAudit(ScaleAudit):
             self.report.add("softmax", "a softmax over the keys seen", text, why)
 
     def padding(self, policy: Policy, kind: torch.dtype) -> None:
-        """Hide half of the keys: the n of the law should be that of the others."""
+        """Report a law whose n counts keys that a mask hides, here half of them."""
         mask = torch.ones(1, 1, LONGER, LONGER, dtype=kind, device=self.subject.device)
         half, n = LONGER // 2, [LONGER, LONGER // 2]
         if np.ptp(policy.scale(n=n, d=self.d, position=LONGER - 1)) == 0.0:
@@ -583,7 +583,7 @@ class CallableAudit(ScaleAudit):
             self.report.add("padding", text, shown(slope), evidence)
 
     def causal(self, name: str) -> None:
-        """Measure the argument that hides the keys after a query's own, with fewer queries too."""
+        """Check the argument `name`, which hides keys after a query's own, with few queries too."""
         n, few, switch = self.short, self.short // 2, {name: True}
         visible = questions.visible_keys(self.subject, n, n, **switch)
         if self.same_keys("causal", visible, np.tri(n, dtype=bool), name):
@@ -609,7 +609,7 @@ class CallableAudit(ScaleAudit):
             self.same_keys("cache", visible, right, f"{name}, {few} queries of {n} keys")
 
     def same_keys(self, code: str, visible: np.ndarray, right: np.ndarray, name: str) -> bool:
-        """Compare the keys that each query sees with the right ones; return whether they are."""
+        """Report the first row that sees other keys than `right`; return whether there is none."""
         wrong = np.flatnonzero((visible != right).any(axis=-1))
         if len(wrong):
             row = int(wrong[0])
@@ -620,7 +620,7 @@ class CallableAudit(ScaleAudit):
         return not len(wrong)
 
     def cache(self, visible: np.ndarray) -> None:
-        """Ask one query of many keys, and a chunk of a prompt whose beginning is cached."""
+        """Compare the last half of the queries, and one, as of a cache, with all queries."""
         n, before = self.short, len(self.report.findings)
         for queries, name in ((n // 2, f"{n // 2} queries"), (1, "one query")):
             asked, right = f"{name} of a cache", visible[n - queries : n, :n]
@@ -651,7 +651,7 @@ class CallableAudit(ScaleAudit):
                 self.report.add(*cause, where="one query of a cache")
 
     def decoding(self) -> None:
-        """Ask the cap, the sink and the heads of one query of a cache, and compare its output."""
+        """Check the cap, sink, heads and output of one query of a cache; report what differs."""
         alone = copy(self)
         alone.subject, alone.report = self.subject.of_last_query(), Report()
         alone.cap()
@@ -670,7 +670,7 @@ class CallableAudit(ScaleAudit):
                 self.report.add(*(self.parts(alone.subject) or cause), where="one query of a cache")
 
     def backward(self) -> None:
-        """Compare gradients with differences of what the forward pass gives."""
+        """Compare gradients of the backward pass with differences of the forward pass."""
         if self.subject.stored is not None:
             self.report.facts["backward"] = f"unknown: stored in {self.subject.stored}"
             return

@@ -1,4 +1,4 @@
-"""Questions that come first: whether the answers are a softmax over keys at all, and which.
+"""Ask the first questions: whether the answers are a softmax over keys at all, and which.
 
 The weights of a softmax compete, and the ratio of two does not change with a third key. Queries and
 keys at random show along which axis weights add up, and whether a few keys are chosen.
@@ -30,7 +30,7 @@ LINEAR = 0.01
 
 
 class Cause(NamedTuple):
-    """The reason why the answers are not those of a softmax over all keys."""
+    """Hold the reason why the answers are not those of a softmax over all keys."""
 
     code: str
     expected: str
@@ -39,7 +39,7 @@ class Cause(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """The answer to random queries and keys: weights, (heads, queries, keys)."""
+    """Hold random queries and keys, and the answer: weights, (heads, queries, keys)."""
 
     q: torch.Tensor
     k: torch.Tensor
@@ -47,7 +47,7 @@ class Dense(NamedTuple):
 
 
 def layout(subject: Subject, equal: FloatArray, *, window: bool) -> Cause | None:
-    """Return a cause if queries read values at their own place only and no window explains it.
+    """Return a cause if queries read only values at their own place and no window explains it.
 
     `equal` are the weights of equal keys.
     """
@@ -67,7 +67,7 @@ def layout(subject: Subject, equal: FloatArray, *, window: bool) -> Cause | None
 
 
 def faint(equal: FloatArray) -> Cause | None:
-    """Return a cause if some of equal keys have a small weight: hidden, but not quite."""
+    """Return a cause if some of equal keys have a small weight: they are not quite hidden."""
     top = equal.max(axis=-1, keepdims=True)
     share = equal / np.maximum(top, NONE)
     low = (share < FAINT) & (share > NONE)
@@ -92,7 +92,7 @@ def undivided(equal: FloatArray) -> Cause | None:
 
 
 def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
-    """Ask random queries and keys; None where no weight depends on them."""
+    """Return the answer to random queries and keys; None where no weight depends on them."""
     heads, key_heads, d = subject.size
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(heads, n, d, generator=generator, dtype=torch.float64)
@@ -155,10 +155,10 @@ def other_heads(subject: Subject, dense: Dense) -> Cause | None:
 
 @np.errstate(invalid="ignore", divide="ignore")  # keys that are not seen weigh nothing
 def ranges(subject: Subject, n: int, *, rotates: bool) -> Cause | None:
-    """Return a cause if larger keys in a range change some of the others more than the rest.
+    """Return a cause if larger keys in a range change the ratio of other keys, which are equal.
 
-    These are equal, so that rounding is the same: parts of a softmax are merged with other weights.
-    Larger keys of other odds have another scale, unless it `rotates`. Ranges end within blocks.
+    Then parts of a softmax are merged with wrong weights. Another cause is that the larger keys,
+    equal too, differ in their odds, as under several scales; not if the callable `rotates`.
     """
     number, worst = min(subject.value_size, n), 1.0
     groups = torch.arange(n) * number // n
@@ -230,7 +230,7 @@ def no_softmax(subject: Subject, dense: Dense) -> Cause | None:
 
 
 def by_more_than_products(subject: Subject, n: int) -> Cause | None:
-    """Return a cause if keys with equal products and lengths have unequal weights."""
+    """Return a cause if keys of one length and one product with the query weigh differently."""
     d = subject.size.dimension
     if d < 8 or subject.stored in WHOLE:  # which rounds them otherwise
         return None
@@ -252,7 +252,7 @@ def by_more_than_products(subject: Subject, n: int) -> Cause | None:
 
 
 def few_keys(dense: Dense, equal: FloatArray) -> tuple[int, int] | None:
-    """Return the least and the largest number of keys that rows see, if contents choose them."""
+    """Return the least and most keys that a row chooses by content; None if it does not choose."""
     weights, seen = dense.weights, equal > 0.0
     chosen = weights != 0.0
     rows = (seen & ~chosen).any(axis=-1)  # of equal keys some may be chosen too, others

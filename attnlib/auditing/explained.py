@@ -26,7 +26,7 @@ BETTER = 1.2
 
 
 class Explanation(NamedTuple):
-    """A softmax that explains outputs, and how near its own outputs are."""
+    """Hold a softmax that explains outputs, and what it leaves unexplained."""
 
     scale: Interval
     cap: Interval | None
@@ -41,7 +41,7 @@ class Explanation(NamedTuple):
 
 
 class Softmax(NamedTuple):
-    """A form of attention. The multiplier, to be fitted, is given in each call."""
+    """Define a form of attention; its multiplier, which is fitted, is given in each call."""
 
     cosine: bool = False
     causal: bool = False
@@ -58,7 +58,7 @@ class Softmax(NamedTuple):
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return products, logits, and weights of keys and of the sink, (heads, m, n + 1).
 
-        Queries are at some places, by default the last.
+        `place` has the positions of the queries, by default the last.
         """
         n = k.shape[-2]
         place = np.arange(n - q.shape[-2], n) if place is None else place
@@ -128,14 +128,14 @@ class _Given(NamedTuple):
         return kind.output(*self[:3], scale, cap, sink, self.place)
 
     def start(self, kind: Softmax) -> float:
-        """Return the multiplier, among some, whose outputs are nearest."""
+        """Return the multiplier, out of STARTS and −STARTS, whose outputs are nearest."""
         unit = 1.0 if kind.cosine else self.q.shape[-1] ** -0.5
         some = unit * np.concatenate([STARTS, -STARTS])
         off = [np.abs(self.answer(kind, x) - self.output).mean() for x in some]
         return float(some[int(np.argmin(off))])
 
     def slopes(self, kind: Softmax, scale: FloatArray, cap: Any, sink: Any) -> FloatArray:
-        """Return the derivatives with respect to the multiplier, log of the cap, and sinks."""
+        """Return the outputs' derivatives by multiplier, log of the cap, and sinks, as columns."""
         products, logits, weights = kind.weights(*self[:2], scale, cap, sink, self.place)
         p, v = weights[..., :-1], self.v.repeat(len(self.q) // len(self.v), 0)
         out, straight = p @ v, products

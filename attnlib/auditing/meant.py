@@ -41,7 +41,8 @@ def _rules() -> dict[str, tuple[str, float, float]]:
 def norm_is_meant(module: Any) -> bool:
     """Return whether q and k should be normalised: by the family, unless a setting says no.
 
-    In other families a setting says so for the layers that have a place for norms.
+    In other families of transformers a setting must say so, and the layer have a module named as a
+    norm. False outside transformers.
     """
     if not _of_transformers(type(module)):
         return False
@@ -59,8 +60,8 @@ def _of_transformers(kind: type) -> bool:
 def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, str]:
     """Return what should multiply q·k, and its source; None where that is not known.
 
-    Layers whose q and k are not `turned` have nothing of what the rotation multiplies by, but
-    latent attention has it in its scale.
+    The rotation's own factor counts only where q and k are `turned`, or in latent attention, which
+    has it in its scale.
     """
     config, kind = layer_config(module), type(module)
     counts = turned or getattr(config, "kv_lora_rank", None)
@@ -86,9 +87,9 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
 
 
 def temperature_meant(module: Any, queries: int, keys: int) -> list[float] | None:
-    """Return by what queries, the last of so many keys, are multiplied; None if by 1.
+    """Return the factors on the queries of the last `queries` of `keys` tokens, or None.
 
-    Those of Llama 4 are, in layers without rotation, and those of Ministral 3 in all layers.
+    Llama 4 has them in layers without rotation, Ministral 3 in all layers.
     """
     config = layer_config(module)
     places = range(keys - queries, keys)
@@ -111,16 +112,16 @@ def _by_layer(module: Any, name: str) -> Any:
 
 
 def cap_meant(module: Any) -> float | None:
-    """Return the soft cap in a module's configuration."""
+    """Return the soft cap in a module's configuration, or None."""
     return getattr(layer_config(module), "attn_logit_softcapping", None)
 
 
 def by_rotation(config: Any, layer_type: str = "") -> float:
-    """Return the factor of the rotation on q and k: that of YaRN or LongRoPE, or 1.
+    """Return the rotation's factor on q and k: the stated one, YaRN's or LongRoPE's, or 1.
 
-    That of YaRN is .1 m log f + 1, f the factor by which the context grows, or a ratio of two; that
-    of LongRoPE √(1 + log f / log n₀), n₀ the context before. Latent attention (DeepSeek), of which
-    a part is rotated, has the lower of the two in its scale instead.
+    YaRN's is y(1), y(m) = 0.1 m log f + 1, f the factor by which the context grows; where both are
+    set, y(mscale)/y(mscale_all_dim); in latent attention (DeepSeek), whose scale has it,
+    y(mscale_all_dim). LongRoPE's is √(1 + log f / log n₀), n₀ the context before.
     """
     rotary = getattr(config, "rope_parameters", None) or {}
     rotary = rotary.get(layer_type) or rotary

@@ -38,7 +38,7 @@ BEFORE = "what multiplies q or k before attention"
 
 
 class ObservedCall(NamedTuple):
-    """The arguments that a module hands to attention."""
+    """Hold the arguments that a module hands to attention."""
 
     module: nn.Module
     size: Size
@@ -46,7 +46,7 @@ class ObservedCall(NamedTuple):
     options: dict[str, Any]
     before: Before
     temperature: tuple[Tensor, Tensor | None] | None
-    """By what each query should be multiplied, and is if that is another number; or None."""
+    """What each query should be multiplied by, and what it is, None if unknown; or None."""
     masked: bool
     dtype: torch.dtype
     device: str
@@ -155,7 +155,7 @@ def _one_thread() -> Iterator[None]:
 def audit_model(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
 ) -> Report:
-    """Audit each distinct call; compare implementations, unless a policy is expected."""
+    """Audit each distinct call; without a finding or an intended policy compare implementations."""
     report = Report(facts=dict(OF_MODELS))
     observed = observed_calls(model, run)
     if not observed:

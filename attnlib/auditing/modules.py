@@ -40,7 +40,7 @@ UNEVEN = "what multiplies q·k is not one number"
 
 
 class Seen(NamedTuple):
-    """A call of attention, with its scale and what was done to q and k."""
+    """Hold a call of attention, with its scale and what was done to q and k."""
 
     module: nn.Module
     d: int
@@ -48,14 +48,14 @@ class Seen(NamedTuple):
     scale: float
     """What multiplies q·k in the call and, as far as projections show it, before."""
     doubt: str
-    """What is not known of it, or ""."""
+    """What is unknown about the scale, or ""."""
     before: Before
     capped: bool
     """Whether a tanh is between the products and the softmax."""
 
 
 class Product(NamedTuple):
-    """A product of two tensors that may be q and k."""
+    """Hold a product of two tensors that may be q and k."""
 
     q: Tensor
     k: Tensor
@@ -86,7 +86,7 @@ class _Watch(ModuleTracker):
         return result
 
     def answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function, and keep derivatives where it is a product of attention."""
+        """Run a function; note it if it is attention, keep derivatives if it is a product."""
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if not self.running:
@@ -107,7 +107,7 @@ class _Watch(ModuleTracker):
         return result
 
     def product(self, name: str, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
-        """Remember a product of two tensors, and keep derivatives by it."""
+        """Remember a product of two tensors; return it so that logits have derivatives by it."""
         given = (*args, *kwargs.values())
         flat = [value for part in given for value in (part if isinstance(part, list) else [part])]
         tensors = [value for value in flat if isinstance(value, Tensor)]
@@ -131,7 +131,7 @@ class _Watch(ModuleTracker):
             torch.set_grad_enabled(False)
 
     def softmax(self, logits: Any) -> None:
-        """Differentiate logits by the products that make them, q·k among them."""
+        """Differentiate logits by the products behind them, and note the call with its scale."""
         products, self.products = self.products, []
         if not isinstance(logits, Tensor) or not logits.requires_grad or logits.dim() < 3:
             return
@@ -156,7 +156,7 @@ class _Watch(ModuleTracker):
         self.observed(product.q, product.k, scale * product.factor, doubt, _has_tanh(logits))
 
     def owner(self) -> nn.Module:
-        """Return the inmost module that is not PyTorch's own."""
+        """Return the inmost running module that is not PyTorch's own, or else the inmost."""
         inmost = (module for module in reversed(self.running) if not _is_pytorchs(module))
         return next(inmost, self.running[-1])
 
@@ -246,7 +246,7 @@ def _unrepeated(k: Tensor) -> Tensor:
 def audit_module(
     model: nn.Module, run: Callable[[], Any], expected: float | Policy | None
 ) -> Report:
-    """Compare the scale of each call with the intended one, and layers of a kind together."""
+    """Compare each call's scale with the intended one and its kind's; RuntimeError if no call."""
     report = Report(facts=dict(OF_MODELS))
     with outputs_of(model) as outputs:
         watch = _Watch(model, outputs)
@@ -288,7 +288,7 @@ def audit_module(
 
 
 def kind_of(module: nn.Module) -> Any:
-    """Return the kind of a layer; layers of one kind should have the same scale."""
+    """Return a layer's kind, its class and parameters' shapes: one kind should have one scale."""
     return type(module), tuple(part.shape for part in module.parameters())
 
 

@@ -19,7 +19,7 @@ Outputs = dict[nn.Module, list[Tensor]]
 
 @contextmanager
 def outputs_of(model: nn.Module, outputs: Outputs | None = None) -> Iterator[Outputs]:
-    """Keep the outputs of projections and norms, inside the context."""
+    """Keep the outputs of a model's leaf modules inside the context; yield them by module."""
     noted: Outputs = {} if outputs is None else outputs
 
     def note(part: nn.Module, _: object, output: object) -> None:
@@ -36,18 +36,18 @@ def outputs_of(model: nn.Module, outputs: Outputs | None = None) -> Iterator[Out
 
 
 class Before(NamedTuple):
-    """What was done to q and k before attention."""
+    """Hold what was done to q and k before attention."""
 
     times: float | None = None
-    """|q| |k| over the same of what was projected, or normalised after; None if not one number."""
+    """|q| |k| over that of the projections' outputs, or their norms'; None if not one number."""
     turned: bool = False
     """Whether q, as far as it is known, is not that output times one number: it was rotated."""
     kept: str = ""
-    """Which of q and k are their projections times one number, so that none has a norm."""
+    """Which of q and k ("q and k") are their projections times one number: without a norm."""
 
 
 def before_attention(module: nn.Module, query: Tensor, key: Tensor, outputs: Outputs) -> Before:
-    """Return what was done to q and k, (batch, heads, tokens, d), or with one axis for both."""
+    """Return what was done to q and k, (batch, heads, tokens, d) or with the first two joined."""
     q, k = (_matching(module, tensor, outputs, norms=True) for tensor in (query, key))
     tensors = {"q": query, "k": key}
     kept = [

@@ -40,7 +40,7 @@ def visible_keys(subject: Subject, queries: int, keys: int, **options: Any) -> n
 
 
 def each_weight(subject: Subject, q: Tensor, k: Tensor, **options: Any) -> FloatArray:
-    """Return the weight of each key, (heads, queries, keys), of some keys after others."""
+    """Return the weight of each key, (heads, queries, keys), by as many calls as that takes."""
     length, several = k.shape[1], subject.value_size - 1
     parts = []
     for first in range(0, length, several):
@@ -51,7 +51,7 @@ def each_weight(subject: Subject, q: Tensor, k: Tensor, **options: Any) -> Float
 
 
 class Slope(NamedTuple):
-    """The number that multiplies q·k, or the cosine, in each row asked: (heads, rows)."""
+    """Hold the number that multiplies q·k, or the cosine, in each row asked: (heads, rows)."""
 
     value: FloatArray
     low: FloatArray
@@ -63,13 +63,13 @@ class Slope(NamedTuple):
     """Whether it is the same for products above and below those of the other keys."""
 
     def over_heads(self, row: int) -> Interval:
-        """Return the scale of a row for all heads: the interval that covers them."""
+        """Return the scale of a row over its heads: their median, in an interval of all."""
         value, low, high = (part[:, row] for part in (self.value, self.low, self.high))
         return Interval(float(np.median(value)), float(low.min()), float(high.max()))
 
 
 def joined(slopes: list[Slope]) -> Slope:
-    """Return one slope with the rows of all these."""
+    """Return several slopes as one, with the rows of all."""
     value, low, high, keys, position = (
         np.concatenate(part, axis=-1) for part in zip(*(slope[:5] for slope in slopes), strict=True)
     )
@@ -87,7 +87,7 @@ def slope(
     options: dict[str, Any] | None = None,
     **shape: Any,
 ) -> Slope:
-    """Measure the growth of a key's log-odds with its product with the query, per unit.
+    """Measure by how much a key's log-odds grow per unit of its product with the query.
 
     Without `rows` it is that of the last query; without `places` the key is that at the place of
     the query: a rotation by position leaves their product alone. `queries` are the last ones only,
@@ -154,8 +154,8 @@ def digits(subject: Subject, length: int) -> float | None:
     """Measure how many binary digits of keys and weights count; None where that is not visible.
 
     Keys of one length have components from 1 to 2 along the query, in one order and in the other.
-    What a curve, which a cap, a sigmoid or another kernel leaves smooth, does not explain of their
-    logits, and both orders have in common, is rounding.
+    A polynomial follows their logits through a cap, a sigmoid or another kernel; what it leaves,
+    alike in both orders, is rounding.
     """
     q, k = equal_keys(subject, length, length)
     q, k, keys = torch.zeros_like(q), torch.zeros_like(k), torch.arange(length)
@@ -191,8 +191,8 @@ def digits(subject: Subject, length: int) -> float | None:
 def digits_of_values(subject: Subject, unit: float, length: int) -> float | None:
     """Measure how many binary digits of values count; None where weights are not finite.
 
-    Most of the weight has one key, and values differ from key to key. The weights of the keys,
-    by values of 0 and 1, say what the output should be, up to a factor.
+    One key has most of the weight, and values differ from key to key. Weights, measured with
+    values of 0 and 1, give the output that exact values would have, up to a factor.
     """
     x = 8.0 / (unit * math.sqrt(subject.size.dimension))
     given = contents(subject, length, length, torch.tensor([length - 1]), x)
@@ -208,7 +208,7 @@ def digits_of_values(subject: Subject, unit: float, length: int) -> float | None
 
 
 def small_weight(subject: Subject, unit: float, length: int) -> float:
-    """Measure the weight of a key whose logit is lower by 20 than those of the others."""
+    """Measure the weight of a key whose logit is 20 below the others', the least of all heads."""
     x = -20.0 / (unit * math.sqrt(subject.size.dimension))
     given = contents(subject, length, length, torch.tensor([length - 1]), x)
     groups = (torch.arange(length) == length - 1).long()
@@ -216,7 +216,7 @@ def small_weight(subject: Subject, unit: float, length: int) -> float:
 
 
 def powers(subject: Subject, length: int) -> tuple[float, float]:
-    """Measure the growth of logits where q, and where k, is twice as long: 2, or 1."""
+    """Measure the factor on logits of q, and of k, twice as long: 2, or 1 if normalised."""
     whole, q, k = (
         float(np.median(slope(subject, length, stretch=by).value))
         for by in ((1.0, 1.0), (2.0, 1.0), (1.0, 2.0))
@@ -225,7 +225,7 @@ def powers(subject: Subject, length: int) -> tuple[float, float]:
 
 
 def centred(subject: Subject, length: int) -> list[str]:
-    """Return which of q and k may have a number added to all components without a change."""
+    """Return which of "q" and "k" are centred: adding 1 to all components changes no weight."""
     x = math.sqrt(subject.size.dimension) / 2.0
     q, k, *_ = contents(subject, length, length, torch.tensor([length - 1]), x)
     groups = (torch.arange(length) == length - 1).long()
@@ -236,7 +236,7 @@ def centred(subject: Subject, length: int) -> list[str]:
 
 
 class Cap(NamedTuple):
-    """A bound of logits."""
+    """Hold the bound of the logits."""
 
     kind: str
     """"soft cap", c tanh(x/c), or "clamp", where they end."""
@@ -279,7 +279,7 @@ def cap(subject: Subject, length: int) -> Cap | None:
 
 
 class Total(NamedTuple):
-    """The sum of the weights of a row."""
+    """Hold the factor on a row's weights, and each head's sink with the error of its logit."""
 
     factor: Interval
     sink: FloatArray | None
@@ -343,10 +343,11 @@ def of_small_values(subject: Subject, length: int) -> float:
 def sums(
     subject: Subject, length: int, unit: float, factor: float, *, whole: bool
 ) -> dict[str, float]:
-    """Measure what the weights of the first or last row add up to where logits differ, by a cause.
+    """Return the sum of the first or last row's weights for some logits, by what a wrong one means.
 
-    The rows between have logits of 0. `factor` is on the output, and logits in a `whole` float may
-    be of any size. A row whose sum is of other rows or heads has another where these are as itself.
+    The rows between have logits of 0; −1e5 is asked only of a `whole` float, float32 or wider. The
+    last is `factor` times the ratio of a random row's sum to that among copies of the row, which is
+    1 unless other rows or heads count.
     """
     given = contents(subject, length, length, torch.tensor([0]), 0.0)
     rising = torch.linspace(-1.0, 1.0, length, dtype=torch.float64)
@@ -408,7 +409,7 @@ def _of_heads(value: FloatArray, error: FloatArray) -> Interval:
 
 
 class Mask(NamedTuple):
-    """The effect of an argument that hides keys."""
+    """Hold the effect of an argument that hides keys."""
 
     true_means: str
     """What True says of a key: "seen", "hidden", "1" where it is added as that number, "nothing"
@@ -428,7 +429,7 @@ class Mask(NamedTuple):
 
 @np.errstate(invalid="ignore", divide="ignore")  # rows that are hidden whole
 def mask(subject: Subject, length: int, unit: float) -> Mask:
-    """Hide the first key from all queries, add 2 to the logit of another, and hide a whole row.
+    """Measure what a mask does: hide the first key, add 2 to another's logit, hide a whole row.
 
     Logits are about 2, so that a number in place of one differs from a number that is added.
     """
@@ -491,10 +492,10 @@ def _component(subject: Subject, unit: float, logit: float) -> float:
 def hidden_counts(
     subject: Subject, hidden: Tensor, row: int, unit: float, **options: object
 ) -> float | None:
-    """Measure the sum of a row's weights where keys that it does not see have a large logit.
+    """Measure the sum of a row's weights if keys hidden from it have a large logit.
 
-    Over that where they have the logit 0, as the others: 1 if they do not count. `hidden` is
-    True for keys that the row does not see; None where it sees no other.
+    It is over that at logit 0, the others' logit: 1 if hidden keys do not count. `hidden` is True
+    for them; the result is None if all or none are hidden, or no weight is left.
     """
     if not hidden.any() or hidden.all():
         return None
@@ -517,7 +518,7 @@ def _at_random(subject: Subject, length: int, unit: float) -> list[Tensor]:
 
 
 def chosen(subject: Subject, length: int, unit: float) -> int:
-    """Measure how many of random keys have weight in the last row."""
+    """Return how many of `length` random keys have weight in the last row of the first head."""
     q, k, _ = _at_random(subject, length, unit)
     return int((each_weight(subject, q, k)[0, -1] > NONE).sum())
 
@@ -532,8 +533,8 @@ def apart(kernel: Subject, other: Subject, length: int, unit: float) -> float:
 def key_head_of(subject: Subject, length: int, places: np.ndarray, unit: float) -> np.ndarray:
     """Return which head of keys, and of values, each head of queries reads: (heads, 2), −1 if none.
 
-    Each head of keys prefers another key of these places, which the last query sees, each head of
-    values has another unit vector. `unit` is the scale.
+    Each head of keys prefers another of the keys at `places`, which the last query sees; each head
+    of values has another unit vector. `unit` is the scale.
     """
     heads, key_heads, d = subject.size
     pairs = np.full((heads, 2), -1)
@@ -564,7 +565,7 @@ def key_head_of(subject: Subject, length: int, places: np.ndarray, unit: float) 
 def dropout(subject: Subject, length: int) -> float | None:
     """Measure the share of weights dropped, 0 if none; None if calls differ otherwise.
 
-    Dropped at random in both calls alike, those kept are as large as if there were fewer keys.
+    If both calls drop the same ones, rows' sums differ, and weights are those of fewer keys.
     """
     q, k = equal_keys(subject, length, length)
     first, second = (subject.weights(q, k, torch.arange(length)) for _ in range(2))
@@ -584,14 +585,14 @@ def dropout(subject: Subject, length: int) -> float | None:
 
 
 class Run(NamedTuple):
-    """The keys that a query sees: so many at the beginning, and up to its own; (0, all) if all."""
+    """Hold how many keys a query sees at the beginning, and up to its own; (0, all) if all."""
 
     first: int
     last: int
 
 
 def run(subject: Subject, length: int, place: int, queries: int, *, even: bool) -> Run:
-    """Return the keys up to its own that a query sees; without `even` equal keys may differ."""
+    """Return the keys up to its own that a query sees; `even`: equal keys have equal weights."""
     ask = partial(first_key, subject, length, place - length + queries, queries)
     hidden = ask(place=place) if even else 0
     if hidden > place:
@@ -611,7 +612,7 @@ def first_key(
 ) -> int:
     """Return the first key that a row sees; given its own `place`, the first that it does not.
 
-    `length` if there is none; `back` counts from the end.
+    Those before `start` are left out. `length` if there is none; `back` counts from the end.
     """
     q, k = equal_keys(subject, queries, length)
     first, size, keys = start, length - start, np.arange(length)
@@ -643,19 +644,19 @@ PARTS = np.linspace(-1.2, 1.2, 9)
 
 
 class Precision(NamedTuple):
-    """How precisely logits are kept."""
+    """Hold how precisely logits are kept."""
 
     bits: float
-    """Of a logit, the number of its binary digits that count."""
+    """The number of binary digits of a logit that are not rounded away."""
     finite: bool
     """Whether logits of a thousand give finite weights."""
 
 
 def precision(subject: Subject, unit: float, length: int, *, apart: bool) -> Precision:
-    """Compare two keys whose logits are large and differ by little, at logits up to a thousand.
+    """Measure how logits up to 1000 are rounded, from two keys whose logits differ by little.
 
     A cubic in their product follows any scale and the bend of a cap; what it leaves is rounding.
-    Returns the bits that count. With `apart` keys are of few digits.
+    `apart` is for keys that are kept in few digits, as in `contents`.
     """
     d, worst, finite = subject.size.dimension, 0.0, True
     places = torch.tensor([length - 1])

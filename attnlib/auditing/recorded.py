@@ -57,11 +57,11 @@ Not asked: masks as arguments, gradients, equal answers twice, more than {length
 
 
 class UnansweredError(Exception):
-    """Raised where the engine has to answer further questions first."""
+    """Signal that the engine has to answer further questions first."""
 
 
 class Answers:
-    """A callable that answers from an engine's files, and keeps new questions."""
+    """Answer from an engine's files, as a callable, and keep new questions."""
 
     def __init__(self, folder: Path, length: int, stand_in: Callable[..., Tensor]) -> None:
         self.folder, self.length, self.stand_in = folder, length, stand_in
@@ -72,7 +72,7 @@ class Answers:
         self.question = ""  # the last one, by which an audit names an answer
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Return the engine's answer, or the stand-in's where the question is new."""
+        """Return the engine's filed answer, the stand-in's if new; ValueError if it is missing."""
         if k.shape[-2] > self.length:
             raise ValueError(f"files do not ask more than {self.length} keys")
         content = save(dict(zip("qkv", _as_filed(q, k, v), strict=True)))
@@ -157,8 +157,8 @@ def read(folder: str | Path, **intent: Any) -> Report:
     - `folder`: the path of the folder.
     - `intent`: arguments of `audit` that state the intention, by default those of `write`.
 
-    Raises UnansweredError where it had to add questions, and ValueError for a file that is no
-    answer. Chapter: audit.
+    Raises UnansweredError where it had to add questions, and ValueError for a folder without
+    answers and for a file that does not answer. Chapter: audit.
     """
     path = Path(folder)
     try:
@@ -222,7 +222,7 @@ def recorded(
     - `cap`, `window`, `sink`: the intended soft cap, number of keys and logit of the sink; by
       default none.
 
-    Returns a `Report`. Chapter: audit.
+    Returns a `Report`. Raises ValueError for another file or other shapes. Chapter: audit.
     """
     given = _recorded(Path(file))
     eps = max(torch.finfo(dtype or t.dtype).eps for t in given)

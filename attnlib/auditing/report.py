@@ -1,4 +1,4 @@
-"""The result of an audit: facts with intervals, and findings where one is not as intended."""
+"""Show the result of an audit: facts with intervals, and findings where one is not as intended."""
 
 import json
 import math
@@ -50,7 +50,7 @@ DIGITS = 4
 
 
 class Finding(NamedTuple):
-    """A property that is not as intended."""
+    """Hold a property that is not as intended."""
 
     code: str
     where: str
@@ -65,7 +65,7 @@ class Finding(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """The number that multiplies q·k, or the cosine: for each row asked, all heads together."""
+    """Hold the number that multiplies q·k, or the cosine: by row asked, all heads together."""
 
     applied_to: str
     """"dot product" or "cosine"."""
@@ -79,7 +79,7 @@ class Scale(NamedTuple):
     """"the same for every n", a name in `attnlib.policies.POLICIES`, or what was fitted."""
 
     def at(self, row: int) -> Interval:
-        """Return the scale of one of the rows asked."""
+        """Return the scale of a row asked, by its place among them, with its interval."""
         return Interval(float(self.value[row]), float(self.low[row]), float(self.high[row]))
 
     @property
@@ -112,7 +112,7 @@ class Report:
 
     @property
     def passed(self) -> bool | None:
-        """Whether there is no finding; None where there is none and the intention is not known."""
+        """Whether there is no finding; None if there is none, but an intended scale is unknown."""
         return None if self.unknown and not self.findings else not self.findings
 
     def add(
@@ -187,8 +187,8 @@ def counted(number: int, what: str) -> str:
 def shown(number: Interval) -> str:
     """Return a number with a bound of its error, a power of ten.
 
-    The bound is at least about 1e-4 of the number: what is less is rounding, another on each
-    processor. Where it is more than a tenth, the ends of the interval.
+    The bound is at least about 1e-4 of the number: less would be rounding, which differs between
+    processors. Where it is more than a tenth, the ends of the interval are returned.
     """
     half = max(number.high - number.value, number.value - number.low)
     if not math.isfinite(half):

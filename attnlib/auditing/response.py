@@ -39,7 +39,7 @@ FUSED = torch.nn.functional.scaled_dot_product_attention
 
 
 class Interval(NamedTuple):
-    """A measured number: its best value, and the two between which it lies."""
+    """Hold a measured number: its best value, and the two between which it lies."""
 
     value: float
     low: float
@@ -47,13 +47,13 @@ class Interval(NamedTuple):
 
 
 def near(number: Any, digits: int = DIGITS) -> Any:
-    """Return the nearest number of a few binary digits, of which 2x and −x are exact too."""
+    """Return the nearest number, or array, of so many binary digits; 2x and −x are exact too."""
     mantissa, exponent = np.frexp(np.asarray(number, dtype=np.float64))
     return np.ldexp(np.round(mantissa * 2.0**digits), exponent - digits)
 
 
 class Size(NamedTuple):
-    """The size of a question: heads of queries and of keys, and the dimension d of each."""
+    """Hold the size of a question: heads of queries and of keys, and the dimension d of each."""
 
     heads: int
     key_heads: int
@@ -61,7 +61,7 @@ class Size(NamedTuple):
 
 
 class Subject:
-    """A callable under question: (q, k, v, …) → output, called with tensors and read in float64."""
+    """Call an attention (q, k, v, …) → output with tensors, and return its answers in float64."""
 
     def __init__(self, function: Attention, size: Size, dtype: torch.dtype, device: str) -> None:
         self.function = function
@@ -93,10 +93,10 @@ class Subject:
         """What answers had, with any question, that no softmax has, and where: see `noted`."""
 
     def keep_in(self, stored: torch.dtype | None) -> None:
-        """Ask many numbers at once where keys and values are stored in a type of 8 bits.
+        """Set the type in which keys and values are kept, and the errors that follow from it.
 
-        How far off their sum may be follows from the type, whatever scale it is stored by. A type
-        of 16 bits rounds the weights too. The output's type says how it is rounded.
+        Up to 8 bits products are of many numbers at once: how far off their sum may be follows
+        from the type, whatever scale they are stored by. 16 bits round the weights too.
         """
         if stored is not None and stored.itemsize > 1:
             self.eps = max(self.eps, float(torch.finfo(stored).eps))
@@ -119,7 +119,7 @@ class Subject:
         return other
 
     def of_last_query(self) -> "Subject":
-        """Return this subject asked with the last query alone: the other rows are as its own."""
+        """Return this subject, asked the last query alone; all rows of the answer are its row."""
         other = copy(self)
 
         def last(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
@@ -130,7 +130,7 @@ class Subject:
         return other
 
     def keys_of(self, rows: list[int], length: int) -> FloatArray:
-        """Return how many keys each row sees."""
+        """Return how many of `length` keys each of these rows sees, (rows,)."""
         if self.pattern is not None:
             return np.asarray(self.pattern(length)[rows].sum(axis=-1), dtype=np.float64)
         return np.array([row + 1.0 if self.sees_past else float(length) for row in rows])
@@ -140,7 +140,7 @@ class Subject:
         """Return the answer, (heads, queries, size of v), in float64.
 
         q, k and v have the axes (heads, tokens, size) and float64. Raises ValueError, in one line,
-        where the callable raises, or its answer is no tensor or has another shape.
+        where the callable raises, or its answer is not a tensor or has another shape.
         """
         given = [t[None].to(self.dtype).to(self.device) for t in (q, k, v)]
         output = self.answer(given, options)[0].double().cpu().numpy()
@@ -170,7 +170,7 @@ class Subject:
                 self.odd.setdefault(f"{share:.2g} in row {row}", at)
 
     def answer(self, given: list[Tensor], options: dict[str, Any]) -> Tensor:
-        """Return the answer to q, k and v as they are, with the batch's axis; see `output`."""
+        """Return the answer to q, k, v of 4 axes, (1, heads, tokens, size); raises as `output`."""
         q, _, v = given
         if self.grouped and self.size.heads != self.size.key_heads:
             options = {self.grouped: True, **options}
@@ -200,7 +200,7 @@ class Subject:
 
 
 class Contents(NamedTuple):
-    """Queries and keys whose products are known: q = a·e, ordinary keys and some special ones."""
+    """Hold queries and keys whose products are known: ordinary keys and some special ones."""
 
     q: Tensor
     k: Tensor
@@ -224,13 +224,13 @@ def contents(
     apart: bool = False,
     even: bool = False,
 ) -> Contents:
-    """Return queries of length √d and keys of length √d whose products with them are chosen.
+    """Return queries of length √d, and keys whose products with them are chosen.
 
-    The component of a special key along the query is x, of the others `shift`, each up to √d and
-    of a few binary digits; what is left of their length lies at a right angle to it. The query has
-    the component `along` only. `stretch` multiplies q and k, `lengthen` special keys alone. With
-    `apart`, and where keys are stored, `shift` and x are along components of their own; `even` then
-    gives those of q one size, which is exact where q is stored too, and only about that x.
+    Keys have the component `shift` along the query, special keys `shift` + x, both of a few binary
+    digits; what is left of their length, √d or 2|shift| if that is more, lies at a right angle. The
+    query has the component `along` only. `stretch` multiplies q and k, `lengthen` special keys.
+    With `apart`, and where keys are kept in 8 bits or fewer, `shift` and x have components of their
+    own; `even` then gives those of q one size, which such types keep exactly, and x is approximate.
     """
     heads, key_heads, d = subject.size
     across = (along + 3) % d
@@ -252,21 +252,21 @@ def contents(
 
 
 def spread(number: int) -> Tensor:
-    """Return numbers from 1 to 2, about evenly spaced in their logarithm."""
+    """Return `number` numbers from 1 to 2, evenly spaced in their logarithm, increasing."""
     return torch.exp2((torch.arange(number, dtype=torch.float64) + 0.5) / number)
 
 
 def parts(d: int) -> tuple[int, int]:
-    """Return how many components of keys are varied, and how many are for what all share."""
+    """Return how many components vary between keys, and how many hold what all keys share."""
     shared = max(1, min(15, d // 4))
     return min(48, d - 1 - shared), shared
 
 
 def sum_error(stored: torch.dtype, d: int) -> float:
-    """Return the largest relative error of a sum of as many numbers, rounded to a type.
+    """Return the largest relative error of the sum of a key's numbers, kept in the type `stored`.
 
-    Of scales such that the type's largest number is between 2 and 16: keys are about 1. In
-    4 bits a few have a scale of their own: 2 to 4.
+    The numbers are from 1 to 2, and the scales those that map the type's largest number to 2 to 16,
+    in 4 bits, where a few numbers have a scale of their own, to 2 to 4.
     """
     numbers = spread(parts(d)[0])
     largest = WHOLE.get(stored) or torch.finfo(stored).max
@@ -336,7 +336,7 @@ def _measured(subject: Subject, q: Tensor, k: Tensor, special: Tensor, lengthen:
 
 
 def equal_keys(subject: Subject, queries: int, keys: int) -> tuple[Tensor, Tensor]:
-    """Return queries, and keys that are all the same."""
+    """Return queries and keys, the keys all the same: (heads, tokens, d)."""
     given = contents(subject, queries, keys, torch.tensor([0]), 0.0)
     return given.q, given.k[:, -1:].expand(-1, keys, -1)
 

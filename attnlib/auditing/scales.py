@@ -1,4 +1,4 @@
-"""Measure the number that multiplies: its law in n, where it holds, and how many digits count."""
+"""Measure the scale of a callable: its law in n, where it holds, and how many digits count."""
 
 import math
 from collections.abc import Callable
@@ -38,7 +38,7 @@ DIGITS = {9.5: "float16", 5.5: "bfloat16", 4.0: "float8_e4m3fn", 2.5: "float8_e5
 
 @dataclass(frozen=True)
 class Expected:
-    """What the attention should do; None where nothing is stated."""
+    """Hold what the attention should do; None where nothing is stated."""
 
     scale: float | Policy | None
     cap: float | None = None
@@ -48,13 +48,13 @@ class Expected:
     """Whether queries see keys up to their own only, without an argument that says so."""
     window: float | None = None
     chunk: int | None = None
-    """How many keys have windows of their own, that begin with their first."""
+    """The number of keys of a chunk, where a query sees only keys of its own chunk."""
     first: int = 0
     """How many keys at the beginning a query sees beside its window."""
     ahead: int | None = None
     """How many keys after its own a query sees."""
     sink: bool | tuple[float, ...] | None = None
-    """Whether there is one, or its logit, in each head."""
+    """Whether there is a sink, or the logit of each head's."""
     slopes: tuple[float, ...] | None = None
     """By how much the logit of a key is lower with each place farther, in each head."""
     biased: bool = False
@@ -67,24 +67,24 @@ class Expected:
     """Whether rows that a mask hides whole may be NaN."""
     factor: float = 1.0
     pattern: Callable[[int], np.ndarray] | None = None
-    """Which of n keys each query sees, where they are no window."""
+    """A function of n: which of n keys each query sees, (n, n), in place of a window."""
     causal_from: str | None = None
     """"first" or "last": to which key queries are aligned where they are fewer."""
     one_size: bool = False
-    """Whether its heads have one size: a model's."""
+    """Whether heads of other sizes are not asked, as in a model."""
     rotates: bool = False
     """Whether it rotates q and k by position, so that other keys do not show the scale."""
 
 
 class ScaleAudit:
-    """The checks of the scale of one callable: each asks questions, adds facts and findings."""
+    """Run the checks of one callable's scale: each asks questions, adds facts and findings."""
 
     def __init__(self, subject: Subject, expected: Expected, length: int) -> None:
         self.subject, self.expected, self.length = subject, expected, length
         subject.pattern = expected.pattern
         self.report = Report()
         self.here: Slope
-        """The scale in the last of a few rows, and `unit` as a number."""
+        """The scale in the last of `short` rows; `unit` is its median over the heads."""
         self.unit: float
         self.d = subject.size.dimension
         self.short = min(SHORT, self.d)
@@ -127,7 +127,7 @@ class ScaleAudit:
             subject.eps = max(subject.eps, error)
 
     def length_one(self) -> bool:
-        """Measure whether q and k are normalised; return whether a large epsilon is added there."""
+        """Measure whether q and k are normalised; return whether a large epsilon ends the audit."""
         subject, strict = self.subject, self.expected.scale is not None
         powers = dict(zip("qk", questions.powers(subject, self.short), strict=True))
         large = {name: power for name, power in powers.items() if PLAIN < power < 1.9}
@@ -151,7 +151,7 @@ class ScaleAudit:
         return False
 
     def scale(self) -> None:
-        """Measure the number that multiplies q·k or the cosine, in several rows."""
+        """Measure what multiplies q·k or the cosine, in several rows, and compare it."""
         subject, report = self.subject, self.report
         ladder = [2**i - 1 for i in range(1, 16) if 2**i <= self.length][: self.d - 1]
         ladder = [row for row in ladder if subject.keys_of([row], row + 1) > 1]
@@ -181,7 +181,7 @@ class ScaleAudit:
             self.compare(report.scale, self.expected.scale)
 
     def told(self, slope: Slope) -> Slope:
-        """Return the rows with a finite number; report those without, as where weights are NaN."""
+        """Return the rows with a finite scale, `here` if none has; report those without."""
         known = np.isfinite(slope.value).all(axis=0)
         if known.all():
             return slope
@@ -201,7 +201,7 @@ class ScaleAudit:
         return Slope(value, low, high, keys, position, straight=True)  # the others made it none
 
     def further(self, slope: Slope) -> Slope:
-        """Ask beyond the length from which the intended law varies, one query of a cache."""
+        """Return `slope`, with one query of a cache if the intended law begins beyond its rows."""
         if not isinstance(self.expected.scale, Policy):
             return slope
         n = 2.0 ** np.arange(1, 18)
@@ -281,7 +281,7 @@ class ScaleAudit:
                 return
 
     def same(self, code: str, slope: Slope, where: str) -> None:
-        """Compare a scale with that of the last row, where nothing was varied."""
+        """Report a scale that is not `here`, the plain one of the last row, within its interval."""
         (value, low, high), right = slope.over_heads(0), self.here.over_heads(0)
         margin = AGREES * abs(right.value)
         if not right.low - margin <= high >= low <= right.high + margin:
@@ -317,7 +317,7 @@ class ScaleAudit:
             self.subject.eps = max(eps, 4.0 * 2.0**-answer.bits)
 
     def values_digits(self) -> None:
-        """Compare the digits of values with those of the declared type, as of keys before."""
+        """Report values that are rounded to fewer digits than the declared type has."""
         kept = KEPT.get(self.subject.stored or self.subject.dtype, 3)
         needed = min(kept, -math.log2(self.subject.eps))
         bits = questions.digits_of_values(self.subject, self.unit, self.short)
@@ -328,7 +328,7 @@ class ScaleAudit:
         self.report.add("precision", text, f"about {bits:.1f}", "a key with most of the weight")
 
     def range(self) -> None:
-        """Report what the numbers of float16 cannot hold: large products, and small weights."""
+        """Report products that overflow in float16, and small weights that become 0 in it."""
         subject, strict = self.subject, self.expected.scale is not None
         if subject.stored is not None or subject.normalises:
             return
@@ -347,7 +347,7 @@ class ScaleAudit:
 
 
 def agree(wanted: Any, low: Any, high: Any) -> np.ndarray:
-    """Return whether the expected numbers lie in the interval, widened by a share AGREES."""
+    """Return, elementwise, whether `wanted` lies in [low, high], widened by AGREES · |wanted|."""
     margin = AGREES * np.abs(wanted)
     return np.asarray((low - margin <= wanted) & (wanted <= high + margin))
 
@@ -375,7 +375,7 @@ def _law(scale: Scale, d: int, target: float | Policy | None) -> str:
 
 
 def reason(measured: float, wanted: float, d: int) -> str:
-    """Return in words a simple explanation of a wrong number, if there is one."""
+    """Return ": " and simple explanations of a wrong number in words, or "" if there are none."""
     known = {
         "scores are not scaled": 1.0,
         "the scale is applied twice": wanted**2,

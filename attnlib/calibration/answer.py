@@ -75,11 +75,12 @@ def answer(
     memory: Cache | None = None,
     report: Report | None = None,
 ) -> Recommendation:
-    """Return the scale at which a language model's loss is least at a length, on windows of a text.
+    """Recommend the scale at which a language model's loss is least on windows of `length` tokens.
 
-    Of at most `texts` windows every second is fitted to and the others judge; all count for the
-    gradients. The loss is the model's own; other arguments and errors are those of `fit_scales`.
-    Raises ValueError for a text of fewer than four windows. Chapter: calibration.
+    `ids` are the text's tokens. Of at most `texts` windows every second is fitted to and the others
+    judge; all count for the gradients. The loss is the model's own; other arguments and errors are
+    those of `fit_scales`. Raises ValueError for a text of fewer than four windows.
+    Chapter: calibration.
     """
     pieces = windows(ids, _checking.integer("length", length, minimum=2), texts)
     memory = memory or Cache()

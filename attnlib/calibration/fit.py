@@ -83,7 +83,12 @@ class ScaleFit:
     loss: Loss = field(default=own_loss, repr=False)
 
     def factor(self, n: float) -> FloatArray:
-        """Return t of each head for a query that sees n keys, (layers, heads); NaN for no head."""
+        """Return t of each head for a query that sees n keys, an array (layers, heads).
+
+        - `n`: a number, 1 or more.
+
+        Places of heads that a layer lacks are NaN.
+        """
         growth = [self._growth(np.array(float(n)), d) for d in self.dimensions]
         factors: FloatArray = np.exp(self.a + self.b * np.array(growth)[:, None])
         return factors
@@ -103,7 +108,7 @@ class ScaleFit:
 
     @property
     def recommended(self) -> bool:
-        """Whether the gain is significantly above 0: its interval lies above 0."""
+        """Whether the gain is significant: its 95 % interval lies above 0."""
         return self.gain_interval[0] > 0.0
 
     @property
@@ -309,7 +314,7 @@ class Fitting:
         self.size = math.prod(self.shape)
 
     def spread(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return a and b, (layers, heads), of the parameters; NaN where there is no head."""
+        """Return a and b, (layers, heads), of the parameters x; NaN for heads a layer lacks."""
         two = x.reshape(-1, *self.shape)
         a = np.where(self.there, two[0], np.nan)
         b = float(self.rule is not None) if len(two) == 1 else two[1]
@@ -401,7 +406,7 @@ class Fitting:
         return best
 
     def interval(self, texts: list[Any], x: FloatArray) -> tuple[float, float] | None:
-        """Return the 95 % interval of one factor t; None for one text, or no positive curvature."""
+        """Return the 95 % interval of one factor t; None for one text, or a curvature ≤ 0."""
         if len(texts) < 2:
             return None
         low, middle, high = (
@@ -412,13 +417,13 @@ class Fitting:
             return None
         error = middle.std(ddof=1) / math.sqrt(len(texts)) / curvature
         half = float(stdtrit(len(texts) - 1, 0.975)) * error
-        middle_t = float(x[0]) - middle.mean() / curvature
+        centre = float(x[0]) - middle.mean() / curvature
         with np.errstate(over="ignore"):  # a loss that is flat
-            return float(np.exp(middle_t - half)), float(np.exp(middle_t + half))
+            return float(np.exp(centre - half)), float(np.exp(centre + half))
 
 
 def growth(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> FloatArray:
-    """Return r(n), in which log t grows, for n keys and heads of d dimensions: 0 at n₀."""
+    """Return r(n) of log t = a + b·r(n), for n keys and heads of d dimensions; r(n₀) = 0."""
     if rule is not None:
         ratio = rule.scale(n, d) / rule.scale(n0, d)
         rise: FloatArray = np.log(np.maximum(ratio, SMALLEST))

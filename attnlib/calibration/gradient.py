@@ -59,11 +59,12 @@ class ScaleGradient:
         return corrected
 
     def wanting(self, level: float = 0.05) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the heads whose loss falls with larger logits, and those with smaller logits.
+        """Return the heads whose larger logits lower the loss, and those whose smaller logits do.
 
-        - `level`: the p-value among all heads below which a head counts, by default 0.05.
+        - `level`: a head counts if its entry of `p_values` is below this, > 0, by default 0.05.
 
-        Returns two integer arrays with a line (layer, head) for each head.
+        Returns two integer arrays with a line of indices (layer, head) for each head. They are
+        empty for one text, which has no p-values.
         """
         significant = self.p_values() < _checking.positive("level", level)
         return np.argwhere(significant & (self.value < 0)), np.argwhere(
@@ -118,7 +119,7 @@ def scale_gradient(
 
     Warns with a UserWarning of modules that may attend otherwise, and of layers whose heads are in
     doubt. Raises ValueError for no batches, for a layer whose number of heads differs between
-    batches, and for a loss that is no finite number or that does not depend on attention;
+    batches, and for a loss that is not a finite number or does not depend on attention;
     RuntimeError for attention that cannot be reached, with its name.
     Chapter: calibration.
     """
@@ -150,7 +151,7 @@ def same_heads(known: dict[tuple[str, int], int], place: Place) -> None:
 
 
 def by_head(result: LossGradients, layers: list[str], power: int = 0) -> FloatArray:
-    """Return Σ ∂L/∂log t · (log n)^power over the queries, (layers, heads); NaN for none."""
+    """Return Σ ∂L/∂log t · (log n)^power over queries, (layers, heads); NaN where no head is."""
     heads = max(part.place.heads for part in result.parts)
     total = np.full((len(layers), heads), np.nan)
     for part in result.parts:

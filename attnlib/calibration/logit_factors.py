@@ -45,7 +45,7 @@ It returns what multiplies its logits, one for each query, (…, heads, queries)
 
 
 class LogitFactors(interception.ModuleTracker):
-    """Multiply the logits of the model's attention in this thread by what `factor` returns."""
+    """Multiply a model's logits in this thread by what `factor` returns, inside `at_work`."""
 
     counts_by_run = False  # a loss may call the model several times, and each call has its part
 
@@ -59,7 +59,7 @@ class LogitFactors(interception.ModuleTracker):
     def multiplied(
         self, module: nn.Module, query: Tensor, key: Tensor, mask: Any, is_causal: bool
     ) -> Tensor:
-        """Return a call's queries times their factor, or as they are if a note says why not."""
+        """Return a call's queries times their factor, or unchanged with a note why."""
         self.recorder.reached.add(module)
         if why := TRANSFORMED if is_transformed(query) else self.recorder.fixed(query, mask):
             self.recorder.note(why, module)
@@ -76,7 +76,7 @@ class LogitFactors(interception.ModuleTracker):
         return (query * factor.to(wide).unsqueeze(-1)).to(query.dtype).reshape(shape)
 
     def written(self, call: WrittenOut) -> Tensor | None:
-        """Return a softmax's logits, their product times the factor, or None if a note says why."""
+        """Return a softmax's logits with q·k times the factor, or None with a note why."""
         if is_transformed(call.logits) or not call.step.ordered:
             why = TRANSFORMED if call.step.ordered else call.obstacle()
             self.recorder.note(why, call.module)
@@ -90,7 +90,7 @@ class LogitFactors(interception.ModuleTracker):
         return call.again(self.factor(place, call.queries(), keys))
 
     def unreached(self) -> list[str]:
-        """Return the modules whose attention was not multiplied, and why."""
+        """Return a line for each reason why attention was not multiplied, with its modules."""
         return self.recorder.lines(self.shown)
 
     def hints(self) -> list[str]:
@@ -143,7 +143,7 @@ class LogitFactors(interception.ModuleTracker):
 
 @contextmanager
 def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFactors]:
-    """Multiply the model's attention logits by `factor` in the context; yield `LogitFactors`."""
+    """Multiply the model's logits in this thread by what `factor` returns; yield `LogitFactors`."""
     mode = LogitFactors(model, factor)
     with ExitStack() as stack:
         stack.enter_context(interception.parts_eagerly(model))

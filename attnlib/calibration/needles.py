@@ -58,8 +58,8 @@ class Needles:
         - "layer", "head", "rows": its place and its number of rows.
         - "weight": the mean P.
         - "ratio": Σ(1 − P)gap/Σ(1 − P)κ′(1), 1 for a calibrated head.
-        - "best_factor", "low", "high": t* and its 95 % interval over texts, 0 or infinity beyond ⅛
-          to 8.
+        - "best_factor", "low", "high": t* and its 95 % interval over texts (NaN for one), 0 or
+          infinity beyond ⅛ to 8.
         - "least_factor": the smallest t at which the mean weight is ½.
         - "reach": the number of keys, of the kind in the rows, that the target's logit still
           outweighs.
@@ -90,7 +90,7 @@ class Needles:
     def best_factor(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return t* of each head and the ends of its 95 % interval, a bootstrap over texts.
 
-        Three arrays (layers, heads): 0 or ∞ beyond ⅛ to 8. The ends are NaN for one text.
+        The arrays (layers, heads) hold 0 or ∞ beyond ⅛ to 8. The ends are NaN for one text.
         """
         best = root(-self.derivatives.sum(axis=0))
         texts = self.rows.shape[0]
@@ -107,7 +107,7 @@ class Needles:
 
 
 def root(falling: FloatArray) -> FloatArray:
-    """Return the zero of a falling function on GRID, along the last axis; 0 or ∞ beyond."""
+    """Return the t where a function that falls on GRID, the last axis, is 0; 0 or ∞ if beyond."""
     above = (falling > 0.0).sum(axis=-1)
     i = np.clip(above - 1, 0, GRID.size - 2)[..., None]
     left, right = (np.take_along_axis(falling, i + k, axis=-1)[..., 0] for k in (0, 1))

@@ -84,7 +84,7 @@ def loss_and_gradients(
 
     `log_factor` gives log t; without `gradient` there are no derivatives. Raises RuntimeError where
     all attention is out of reach, or some of it unless `partial`, and ValueError for a loss that is
-    not a number.
+    not one finite number or does not depend on attention.
     """
     if interception.level_of_transforms() is not None:
         raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")

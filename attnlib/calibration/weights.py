@@ -68,7 +68,7 @@ class Layer(NamedTuple):
 
     @property
     def summed(self) -> bool:
-        """Whether the heads have one number, their sum."""
+        """Whether the heads share a gain, so that only the sum over them is known."""
         return bool(self.sums.shape[1] < self.heads)
 
 
@@ -190,7 +190,7 @@ def _number(names: tuple[str, ...], *places: Any) -> int:
 
 
 class _Reader:
-    """Read the weights that make the queries and keys of one module."""
+    """Read the weights that make a module's queries and keys; RuntimeError where they cannot be."""
 
     def __init__(
         self, name: str, module: Any, owners: dict[int, list[str]], tolerance: float | None
@@ -252,7 +252,10 @@ class _Reader:
         return ""
 
     def dimensions(self, channels: int, packed: bool) -> tuple[int, int]:
-        """Return the number of heads and the dimensions of each; `channels` is 0 where unknown."""
+        """Return the number of heads and the dimensions of each; RuntimeError if they do not fit.
+
+        `channels` is the number of outputs that make queries, 0 where unknown.
+        """
         heads = _number(HEADS, self.module, layer_config(self.module))
         size = _number(SIZES, self.module)
         if packed:
@@ -283,7 +286,7 @@ class _Reader:
         return sums
 
     def of_multi_head(self) -> tuple[FloatArray, FloatArray]:
-        """Return the sums of the queries and the keys of nn.MultiheadAttention."""
+        """Return the sums of queries and of keys of nn.MultiheadAttention, each (2, width)."""
         module, width = self.module, self.module.embed_dim
         names = ("in_proj_weight", "q_proj_weight", "k_proj_weight")
         made = [(name, getattr(module, name)) for name in names]
@@ -297,9 +300,11 @@ class _Reader:
         return q, k
 
     def unpacked(self, sums: FloatArray, heads: int, size: int) -> tuple[FloatArray, FloatArray]:
-        """Return the sums of queries and of keys in a packed layer, in the order that agrees.
+        """Return the sums of queries and of keys, (2, channels) each, from those of a packed layer.
 
-        The orders: all queries, all keys, all values; or, by key head, its queries, key and value.
+        Its channels are all queries, all keys, all values; or, for each key head, its queries, key
+        and value. Of these orders the one counts in which queries and keys have the nearer sums.
+        RuntimeError where the number of channels fits neither.
         """
         number = sums.shape[1] // size
         groups = (number - heads) // 2

@@ -25,7 +25,7 @@ class CommandError(Exception):
 
 @contextmanager
 def one_line(*errors: type[Exception], status: int = 2, about: str = "") -> Iterator[None]:
-    """Turn errors of the given classes into a `CommandError` of one line, begun by `about`."""
+    """Turn `errors` inside the context into a `CommandError` of one line, begun by `about`."""
     try:
         yield
     except errors as error:
@@ -33,10 +33,10 @@ def one_line(*errors: type[Exception], status: int = 2, about: str = "") -> Iter
 
 
 class OneLineErrors:
-    """Print each error of a command in one line, without the usage around it."""
+    """Make a command of typer print each error in one line, without its usage: a mixin."""
 
     def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
-        """Run a command, print errors in one line; exit with its status, or return the status."""
+        """Run a command with errors in one line; exit with its status, or return it if asked to."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 # A pipe on Windows has no √ and no α, and a file's name may be no text.

@@ -27,7 +27,7 @@ OPTIONS = {
 
 
 class CacheType(StrEnum):
-    """The coarser types in which an engine may keep keys and values."""
+    """List the types in which an engine may keep keys and values."""
 
     FLOAT8_E4M3FN = "float8_e4m3fn"
     FLOAT8_E5M2 = "float8_e5m2"
@@ -86,7 +86,7 @@ def audit(
     --write asks it in files, for its scale, cap, sink, window and heads, and --read judges its
     answers beside them. Of tensors that were recorded: --tensors.
 
-    The exit status is 1 where there is a finding, 2 where it cannot be asked, 3 where there is no
+    The exit status is 1 where there is a finding, 2 where the audit cannot run, 3 where there is no
     finding and the intended scale is not known, and 4 where --read has added questions.
     """
     models.require_packages()

@@ -45,7 +45,7 @@ def require_packages() -> None:
 def load(
     name: str, trust_remote_code: bool, device: str, dtype: FloatType | None, **options: bool
 ) -> tuple[Any, Any]:
-    """Return a model's tokenizer and the model, moved to a device; options as in `open_model`."""
+    """Return what `open_model` does, the model on `device` in `dtype`; CommandError if it fails."""
     from attnlib import opening
 
     options["trust_remote_code"] = trust_remote_code
@@ -78,7 +78,7 @@ def read_text(file: Path) -> str:
 
 @contextmanager
 def progress(task: str) -> Iterator[Any]:
-    """Show `task` in the terminal while the block runs; `update` of what it yields replaces it."""
+    """Show `task` in the terminal inside the context; yield a status whose `update` replaces it."""
     from rich.console import Console
 
     with Console(stderr=True).status(task) as status:

@@ -22,7 +22,7 @@ def policies(
     d: Annotated[int, typer.Option("--d", min=1, max=2**20, help="Dimension of a head.")] = 128,
     as_json: AsJson = False,
 ) -> None:
-    """Print one rule for the scale: its formula, its constants, its source, and its numbers."""
+    """Print a rule for the scale: formula, constants, source, numbers; or all rules' formulas."""
     from attnlib import _checking
     from attnlib.policies import POLICIES
 

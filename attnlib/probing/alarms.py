@@ -110,7 +110,7 @@ def reasons(lines: Lines) -> Iterator[tuple[str, str]]:
 
 
 def growth(lines: Lines, name: str) -> float:
-    """Return the last number of column `name` over the first, if above all before it; else 0."""
+    """Return column `name`'s last number over its first > 0; 0 unless the last is the largest."""
     *before, now = (line[name] for line in lines)
     most = max(before)
     return now / before[0] if now > most and before[0] > 0.0 else 0.0

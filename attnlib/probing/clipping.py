@@ -43,8 +43,8 @@ def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, 
 
     Raises ValueError with the layer's name, before anything is changed: for an unknown module, for
     one that normalises its queries and keys (smaller weights would change nothing), and for logits
-    that are not finite. Also raises ValueError or TypeError for a `model` that is not an nn.Module
-    and for a limit that is not above 0. Chapter: probe.
+    that are not finite. Also raises TypeError for a `model` that is not an nn.Module
+    and a `table` of another kind, ValueError for a limit that is not above 0. Chapter: probe.
 
     >>> from attnlib.probing import probe
     >>> layer, x = nn.MultiheadAttention(8, 2, batch_first=True), 100.0 * torch.eye(8)[None]

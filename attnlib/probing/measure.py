@@ -70,7 +70,7 @@ class Rows(NamedTuple):
 
 
 class TargetRows(NamedTuple):
-    """Hold statistics of the target key: arrays like those of Rows, NaN without a target."""
+    """Hold the target key's gap, weight and κ: arrays like those of Rows, NaN without a target."""
 
     target_gap: FloatArray
     target_weight: FloatArray
@@ -78,7 +78,7 @@ class TargetRows(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Hold the statistics of a call."""
+    """Hold the statistics of a call: of its rows, targets and values, with d and the scale."""
 
     rows: Rows
     targets: TargetRows | None
@@ -89,7 +89,7 @@ class Measured(NamedTuple):
 
 @torch.no_grad()
 def measure(call: Call, output: Tensor | None) -> Measured:
-    """Return the statistics of a call and of its `output`; where that is None, NaN for those."""
+    """Return the statistics of a call's rows; without `output` their `output_square` is NaN."""
     device = call.query.device.type
     # Autocast rounds all but double precision before the call.
     rounded = call.query.dtype

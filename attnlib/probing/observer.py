@@ -52,9 +52,10 @@ def probe(
 
     - `model`: any nn.Module. Compiled parts run as they are written.
     - `mask`: an array (batch, tokens), 1 or True for a token, 0 or False for padding; by position,
-      those in a cache included. Queries that are padding are no rows. By default padding is read
-      from the `attention_mask` of shape (batch, tokens), or the key_padding_mask of PyTorch's
-      modules, that the model or a part of it is called with. mask=False counts all queries.
+      those in a cache included. Queries that are padding do not count as rows. By default padding
+      is read from the `attention_mask` of shape (batch, tokens), or the key_padding_mask of
+      PyTorch's modules, that the model or a part of it is called with. mask=False counts all
+      queries.
     - `targets`: the intended key of each query, by default none. "previous" is the key before,
       "duplicate" the last earlier one of the same token, "induction" the one after that; or an
       array of integers (batch, tokens), the position of each query's key, −1 for none; or a
@@ -64,9 +65,9 @@ def probe(
       targets are "previous" or an array. Beam search, which exchanges sequences between the steps,
       is not followed.
     - `rows`: measure a sample of about so many rows of each head in a call, from up to four
-      sequences and all along their length. Means, quantiles and numbers of rows are then those of
-      the sample. By default all rows.
-    - `theory`: False leaves out random scores (NaN), which take a second for each length of rows.
+      sequences and all along their length. Means, maxima and numbers of rows are then those of
+      the sample. By default all rows are measured.
+    - `theory`: False leaves out random scores (NaN), which take a second for each set of lengths.
 
     Yields a `Report`, to be read after the context. Several runs of the model count together.
 
@@ -89,17 +90,18 @@ def probe(
 
     It adds about twice the time of scaled_dot_product_attention, more under a mask, and one or two
     milliseconds for each layer, which is more than a thin model takes: on one core GPT-2 small
-    takes 1.2 to 1.4 times as long. Its memory is linear in the number of keys. Where a softmax is
-    written out, its logits are computed again to compare, for each kind of module once, and
-    wherever they may have been written into unnoticed. Sums over the rows are kept, not the rows:
-    `attnlib.probing.measure.measure` has those of a call, which `attnlib.probing.observer.Observer`
-    hands to a function of yours.
+    takes 1.2 to 1.4 times as long, a small ViT 1.6. Its memory is linear in the number of keys.
+    Where a softmax is written out, its logits are computed again to compare, for each kind of
+    module once, and wherever they may have been written into unnoticed. Sums over the rows are
+    kept, not the rows: `attnlib.probing.measure.measure` has those of a call, which
+    `attnlib.probing.observer.Observer` hands to a function of yours.
 
     Warns with a UserWarning at the end, and in the report, of what was not measured; of a `mask` or
     `targets` that fit no call; and of layers that have computed NaN or infinity, or logits beyond
     10¹⁹, whose squares overflow.
 
-    Raises RuntimeError where no attention was measured at all, and inside a `rescale` context;
+    Raises RuntimeError where no attention was measured at all, for a model that torch.compile has
+    returned, and inside a `rescale` context;
     TypeError if `model` is not a module; ValueError for a mask, targets or a number of rows that
     are not as above. Chapter: probe.
 
@@ -134,7 +136,10 @@ def probe(
 
 
 def into(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
-    """Return a function that adds a call to a report: all rows, or about `rows` of each head."""
+    """Return a function that adds a call to a report: all its rows, or about `rows` of each head.
+
+    `rng` draws them. ValueError or TypeError if `rows` is neither None nor an integer, 1 or more.
+    """
     if rows is not None:
         rows = _checking.integer("rows", rows, minimum=1)
 
@@ -206,7 +211,8 @@ class Observer(interception.ModuleTracker):
     def written(self, call: WrittenOut) -> None:
         """Hand a call that writes its softmax out to `see`, once its weights meet values.
 
-        Its logits, which it may have let go, are then computed again. A note says why if it cannot.
+        Its logits, which may be freed by then, are computed again where they are needed. A call
+        that cannot be measured is noted, with the reason.
         """
         module, tokens = call.module or self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
@@ -290,14 +296,14 @@ class Observer(interception.ModuleTracker):
         self.measured = True
 
     def note(self, name: str, layout: Layout) -> None:
-        """Note where a module's heads are in doubt, or it runs a part by its `forward` alone."""
+        """Note if a module's heads are uncertain, or if it calls a part's `forward` directly."""
         if directly := self.called_directly():
             self.also(name, f"{directly} runs by its `forward` alone, and counts as part of it")
         if doubt := layout.doubt(self.batch):
             self.also(name, doubt)
 
     def queries(self, name: str, tokens: Tokens, call: Call) -> Queries | None:
-        """Return padding and targets of a call's queries, if known; note if padding is counted."""
+        """Return what `reader` knows of a call's queries, or None; note if padding is counted."""
         known = self.reader.queries(tokens, call)
         padded = self.reader.by_model and tokens.real is not None and not tokens.real.all()
         if (
@@ -317,7 +323,7 @@ class Observer(interception.ModuleTracker):
     def finish(self) -> list[str]:
         """Return lines on what was missed, and warn of it; RuntimeError if nothing was measured."""
         for name in +self.waiting:
-            why = "its weights meet no values in a product whose form is known"
+            why = "its weights are changed, or meet no values in a product of known form"
             self.unmeasured[name, why] = None
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured]
         lines += self.recorder.lines(self.shown)

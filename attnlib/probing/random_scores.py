@@ -37,7 +37,7 @@ class RandomScores:
 
     @property
     def critical_alpha(self) -> float:
-        """The mean of √(2 log n) over the rows; NaN for none."""
+        """The mean of √(2 log n) over the rows; NaN without rows."""
         return float(self._mean(freezing.critical_alpha(self.n)))
 
     @property

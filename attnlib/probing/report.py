@@ -193,7 +193,7 @@ class _Head:
     tally: Tally
 
     def mean(self, name: str) -> float:
-        """Return the mean of `name` over the rows, or those with a target; NaN if there is none."""
+        """Return the mean of `name` over the rows ("target…": over those with one), or NaN."""
         number = self.total("targets" if name.startswith("target") else "rows")
         return self.total(name) / number if number else math.nan
 
@@ -208,7 +208,7 @@ class _Head:
 
     @property
     def random(self) -> RandomScores:
-        """The theory of random scores for the n of its rows."""
+        """The theory of random scores for the numbers n of keys that its rows see."""
         counts = self.tally.lengths[self.head]
         n = np.flatnonzero(counts[2:]) + 2
         return RandomScores(
@@ -219,7 +219,10 @@ class _Head:
     def line(
         self, critical_alpha: float, limit: float, expected: dict[str, float]
     ) -> dict[str, Any]:
-        """Return its line, from random scores' columns `expected` and their gradient's `limit`."""
+        """Return the head's line of the table, with the columns `expected` of random scores.
+
+        `limit` is their gradient's as α → ∞.
+        """
         alpha, rows = self.alpha, int(self.total("rows"))
         gradient = alpha * self.mean("complement")
         value_std = math.sqrt(self.mean("value_variance"))

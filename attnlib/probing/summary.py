@@ -133,7 +133,7 @@ def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
 
 
 def log_ratio(line: Line) -> float:
-    """Return log of 1/Y over that of random scores, or n without theory; NaN if 1/Y is unknown."""
+    """Return the log of 1/Y over random scores' 1/Y, or over n without theory; NaN if unknown."""
     keys, random = line["effective_keys"], line["random_effective_keys"]
     if not line["rows"] or not math.isfinite(keys):
         return math.nan
@@ -146,7 +146,7 @@ def has_sink(line: Line) -> bool:
 
 
 def is_wide(line: Line) -> bool:
-    """Return whether a share `WIDE` of the rows or more spread to √(2 log n) or beyond."""
+    """Return whether the share of rows with a spread of √(2 log n) or more is at least `WIDE`."""
     return bool(line["wide"] >= WIDE)
 
 

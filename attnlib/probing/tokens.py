@@ -49,7 +49,7 @@ class TokenTracker:
     def read(
         self, module: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any], before: Tokens
     ) -> Tokens:
-        """Return a module's tokens, from its arguments and `before`, those of the one around it."""
+        """Return a module's tokens, from its arguments and `before`, the outer module's tokens."""
         scripted = isinstance(module, torch.jit.ScriptModule)
         parameters = () if scripted else _parameters(type(module).forward)
         given = {**dict(zip(parameters, args, strict=False)), **named}
@@ -88,7 +88,7 @@ class TokenTracker:
         )
 
     def queries(self, tokens: Tokens, call: Call) -> Queries | None:
-        """Return padding and targets of a call's queries; None unless q has four axes."""
+        """Return which queries of a call are real, and their targets; None unless q has 4 axes."""
         if call.query.ndim != 4:
             return None
         batch, _, length, _ = call.query.shape

@@ -4,7 +4,7 @@
 "use strict";
 
 {
-  const { _performSearch } = Search;
+  const { _performSearch, htmlToText } = Search;
   const stemmer = new Stemmer();
 
   const words = (text) => new Set(
@@ -17,6 +17,15 @@
     ...[name, ...name.split(/[:?] /)].map(words).map((part) =>
       [...typed].every((word) => part.has(word)) ? typed.size / part.size : 0),
   );
+
+  // An excerpt is text: without their signs √d would be d, and d² would be d2.
+  Search.htmlToText = (html, anchor) => {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    for (const root of page.querySelectorAll("msqrt")) root.prepend("√");
+    for (const power of page.querySelectorAll("msup, msubsup")) power.lastElementChild.prepend("^");
+    for (const fraction of page.querySelectorAll("mfrac")) fraction.lastElementChild.prepend("/");
+    return htmlToText(page.documentElement.outerHTML, anchor);
+  };
 
   // The best is the last, as in Sphinx's own results.
   Search._performSearch = (query, ...terms) => {

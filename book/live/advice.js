@@ -83,7 +83,10 @@ export function reason({ known, unit, d, g, v }) {
     return [
       "It has the ",
       ["least mean loss", "retrieval"],
-      ", α = Δ, for every number of keys, if the key’s score varies as the others do: no rule in n is needed.",
+      ", α = Δ, for every number of keys, if the key’s score varies as the others do: no rule in n is needed. " +
+        `A new model with many heads begins at ${unit ? "√d on the cosine" : "1/√d"} all the same; `,
+      ["measure", "calibration"],
+      " a trained one.",
     ];
   return [
     `It leaves the head as it is, if ${unit ? "√d multiplies its cosines" : "1/√d is its scale"}, until you measure `,

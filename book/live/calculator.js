@@ -145,10 +145,12 @@ function answering(state, { change, chapters }) {
       Array.isArray(part) ? html("a", { href: `${chapters}${part[1]}.html` }, part[0]) : part,
     );
     const { recommended } = found;
-    if (chosen.name === recommended.name) parts.why.replaceChildren("The book recommends it. ", ...said);
+    const ofKey = state.known === "theta"; // of one key, and not of a model
+    if (chosen.name === recommended.name)
+      parts.why.replaceChildren(ofKey ? "For this key alone: " : "The book recommends it. ", ...said);
     else
       parts.why.replaceChildren(
-        `The book recommends ${recommended.title}, α = ${digits(recommended.alpha)}: `,
+        `${ofKey ? "For this key alone the best is" : "The book recommends"} ${recommended.title}, α = ${digits(recommended.alpha)}: `,
         `${digits(recommended.scale, 4)} × ${symbolOf(recommended)}. `,
         ...said,
         " ",

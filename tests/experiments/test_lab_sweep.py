@@ -172,13 +172,13 @@ def test_what_is_there_is_not_run_again_and_a_longer_sweep_adds_to_it(file, monk
 def test_one_sweep_at_a_time_writes_and_others_read(file):
     plan, seen = sweep.read(file), []
 
-    class ModuleTracker(ThreadPoolExecutor):
+    class Reading(ThreadPoolExecutor):
         def submit(self, *arguments):
             seen.append(refusal(file))
             seen.append(len(sweep.outcomes(plan)))
             return super().submit(*arguments)
 
-    with ModuleTracker(1) as pool:
+    with Reading(1) as pool:
         assert len(sweep.run(plan, executor=pool)) == 8
     assert "another sweep is writing" in seen[0]
     assert all(0 <= number <= 8 for number in seen[1::2])

@@ -53,7 +53,12 @@ def test_a_part_holds_within_its_margin_or_on_its_side():
     assert verdicts == ["holds", "holds", "refuted", "refuted"]
     graded = [judging.graded(1, "x", value, 2.0, 1.0).verdict for value in (2.0, 1.0, 0.9)]
     assert graded == ["holds", "open", "refuted"]
-    signs = (([1.0, 1.1], "holds"), ([-1.0, -1.1], "refuted"), ([-1.0, 2.0], "open"))
+    signs = (
+        ([1.0, 1.1], "holds"),
+        ([-1.0, -1.1], "refuted"),
+        ([-1.0, 2.0], "open"),
+        ([1.0, -2.0], "open"),
+    )
     for values, expected in signs:
         assert judging.above(1, "x", np.array(values)).verdict == expected
     part = judging.near(1, "x", np.array([1.0, 1.0]), 1.0, 0.1)

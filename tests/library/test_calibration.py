@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import optimize, stats
 from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from attnlib.calibration import fit_scales, needles, scale_gradient
+from attnlib.calibration.fit import Fitting, ScaleFit
 from attnlib.calibration.passes import loss_and_gradients, own_loss
 from attnlib.policies import POLICIES
 from experiments.compatibility import tiny
@@ -227,6 +228,36 @@ def test_the_best_factor_of_a_needle_is_found_within_its_interval():
     low, high = np.transpose(ends)
     error = (high - low).mean() / 2.0 / stats.t.ppf(0.975, 7)
     assert 0.5 < ((low + high) / 2.0).std(ddof=1) / error < 2.0
+
+
+class ByHand(Fitting):
+    """A fit without a model: losses ½(x − m)² of a text m; losses of what is held out as given."""
+
+    def __init__(self, held=(), size=1):
+        self.held, self.law, self.size = list(held), "constant", size
+
+    def slope(self, text, x):
+        return (float(x[0]) - text) ** 2 / 2.0, x - text
+
+    def loss_of(self, text, x):
+        return self.held.pop(0)
+
+
+def test_intervals_are_students():
+    minima = [0.1, 0.5, 0.2, 0.4, 0.3]
+    interval = ByHand().interval(minima, np.array([0.7]))
+    expected = stats.ttest_1samp(minima, 0.0).confidence_interval()
+    np.testing.assert_allclose(np.log(interval), expected, rtol=1e-9)
+    fit = ScaleFit.__new__(ScaleFit)
+    vars(fit).update(before=np.array(minima), after=np.zeros(5))
+    np.testing.assert_allclose(fit.gain_interval, expected, rtol=1e-9)
+
+
+def test_a_fit_stops_at_the_second_step_in_a_row_without_a_lower_loss():
+    fitting = ByHand([1.0, 2.0, 0.5, 2.0, 0.4, 2.0, 2.0, 0.1], size=2)  # at t = 1, then each step
+    fitting.slope = lambda text, x: (optimize.rosen(x), optimize.rosen_der(x))  # takes many steps
+    fitting.fit([0.0], [0.0], 50, lambda stage, loss: None)
+    assert fitting.held == [0.1]
 
 
 def test_a_calibrated_head_is_left_alone():

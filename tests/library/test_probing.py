@@ -164,6 +164,9 @@ CALLS = {
     "mask of keys": {"attn_mask": torch.arange(11) < torch.tensor([8, 11]).view(2, 1, 1, 1)},
     "numbers that add and hide": {"attn_mask": BIAS.masked_fill(~SEEN, -math.inf)},
     "-10000": {"attn_mask": torch.zeros(11, 11).masked_fill(~SEEN, -1e4)},
+    "a causal bias of all heads": {
+        "attn_mask": BIAS[0, 0].masked_fill(~SEEN.new_ones(11, 11).tril(), -math.inf)
+    },
     "scale of nothing": {"scale": 0.0, "attn_mask": BIAS},
     "negative scale": {"scale": -0.7},
 }

@@ -92,7 +92,7 @@ def capped(q, k, v, t):
 
 
 def values_first(q, k, v, t):
-    weights = (q @ k.mT * (t * D**-0.5)).softmax(-1)
+    weights = (q @ k.mT * (t * D**-0.5)).masked_fill(k @ k.mT < -1.0, -math.inf).softmax(-1)
     return (v.mT @ weights.transpose(-2, -1)).mT
 
 
@@ -288,6 +288,10 @@ def written_over(q, k):
     return logits.softmax(-1)
 
 
+RETRIEVED = K[:, :, None] - Q[:, :, :, None]
+"""Other keys for each query."""
+
+
 def topmost_put_back(q, k):
     logits, places = (q @ k.mT).topk(3)
     return torch.zeros(B, H, L, L).double().scatter_(-1, places, logits.exp_()) @ V
@@ -303,6 +307,10 @@ UNREACHED = {
     ),
     "two products": lambda q, k: (q @ k.mT + k @ q.mT).softmax(-1),
     "of two products": lambda q, k: torch.baddbmm(q[0] @ q[0].mT, q[0], k[0].mT).softmax(-1),
+    "logits are made of two": lambda q, k: torch.cat(
+        [q @ k.mT, torch.einsum("bhid,bhijd->bhij", q, RETRIEVED)], -1
+    ).softmax(-1),
+    "made of two": lambda q, k: (q @ k.mT).add_((q[:, :, :, None] * RETRIEVED).sum(-1)).softmax(-1),
     "squared lengths": lambda q, k: (
         (q**2).sum(-1, keepdim=True) + k.norm(dim=-1)[:, :, None] ** 2 - 2 * q @ k.mT
     ).softmax(-1),

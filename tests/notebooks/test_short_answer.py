@@ -7,11 +7,8 @@ from tests.notebooks.test_prose import read
 TAKEN = [
     ("short_answer", "short_undivided", "unscaled", "undivided_64"),
     ("short_answer", "short_undivided_unseen", "unscaled", "undivided_64_unseen"),
-    *(
-        (page, f"{taken}_norm_{scale}", "qk_norm", glued)
-        for page, taken in (("short_answer", "short"), ("questions", "asked"))
-        for scale, glued in (("one", "norm_64"), ("over", "norm_over_64"))
-    ),
+    ("questions", "asked_norm_one", "qk_norm", "norm_64"),
+    ("questions", "asked_norm_over", "qk_norm", "norm_over_64"),
     ("short_answer", "short_output_256", "almost_scaled", "output_256"),
     ("short_answer", "short_bugs", "audit", "found"),
     ("questions", "asked_best_brief", "short_answer", "short_best_brief"),
