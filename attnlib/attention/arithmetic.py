@@ -15,8 +15,8 @@ from torch.nn import functional
 from attnlib.attention import shapes
 from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
 from attnlib.attention.options import Factor, Options, validate
+from attnlib.attention.record import WrittenOut
 from attnlib.attention.shapes import Call
-from attnlib.attention.written_out import WrittenOut
 from attnlib.interception import OPERATOR
 from attnlib.policies import Policy, ScaleFunction
 

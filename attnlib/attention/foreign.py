@@ -23,8 +23,9 @@ from attnlib.attention.options import (
     validate,
     warn_scale_replaced,
 )
+from attnlib.attention.record import WrittenOut
 from attnlib.attention.shapes import Call
-from attnlib.attention.written_out import ONE_KEY, Recorder, WrittenOut, running_modules
+from attnlib.attention.written_out import ONE_KEY, Recorder, running_modules
 from attnlib.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlib import interception
-from attnlib.attention.written_out import Recorder, WrittenOut, number_of_heads
+from attnlib.attention.record import WrittenOut
+from attnlib.attention.written_out import Recorder, number_of_heads
 from attnlib.interception import (
     ATTENTION,
     FAST_PATH_OFF,

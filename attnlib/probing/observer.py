@@ -18,14 +18,8 @@ from torch.nn import functional
 
 from attnlib import _checking, interception
 from attnlib.attention import is_rescaled
-from attnlib.attention.written_out import (
-    ONE_KEY,
-    Layout,
-    Recorder,
-    Weights,
-    WrittenOut,
-    number_of_heads,
-)
+from attnlib.attention.record import Layout, Weights, WrittenOut
+from attnlib.attention.written_out import ONE_KEY, Recorder, number_of_heads
 from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.report import Report
