@@ -37,10 +37,10 @@ NEWTON_STEPS = 50
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the approximation e^{κ(2α) − 2κ(α)}/n of the collision probability Σp².
 
-    It exceeds 1 where the approximation has broken down. For `DotProduct(d)`, whose scores are
+    Where it exceeds 1, the approximation has broken down. For `DotProduct(d)`, whose scores are
     independent only given the query, e^{α²|q|²/d}/n is averaged over the query:
-    (1 − 2α²/d)^{−d/2}/n, infinite from α = √(d/2) on. Arguments, accuracy and errors as the module
-    says. Chapter: normal.
+    (1 − 2α²/d)^{−d/2}/n, infinite from α = √(d/2) on. Arguments, accuracy and errors are as the
+    module says. Chapter: normal.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512
     0.005309...
@@ -53,8 +53,9 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the approximate gradient α(1 − e^{κ(2α) − 2κ(α)}/n), κ(α) = log E e^{αs} of a score s.
 
-    The sources maximise it. It is negative where the approximation has broken down, −∞ where it is
-    not finite. Arguments, accuracy and errors are as the module says. Chapter: normal.
+    The sources maximise it. It is negative where the approximation has broken down, and −∞ where
+    `collision_probability` is infinite. Arguments, accuracy and errors are as the module says.
+    Chapter: normal.
 
     >>> float(gradient(scores.Normal(), 1.0, 512))
     0.99469...
