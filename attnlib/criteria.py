@@ -58,8 +58,7 @@ def all_criteria(
 
     - `law`: the distribution of the scores, a `Law`.
     - `n`: the number of keys, an integer from 2 to 2⁴⁰.
-    - `causal`: True, not the default, gives one α for rows of 1 to n keys, that of
-      `effective_keys`.
+    - `causal`: True gives one α for 1 to n keys, that of `effective_keys`. By default False.
     - `entropy`: False leaves out "entropy", which takes a second. By default True.
 
     The criteria are

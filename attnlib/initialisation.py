@@ -69,10 +69,11 @@ def self_attention_variance(
     ξ_i the component of token i along u. In long rows below freezing m tends to α, so the variance
     never falls below about α²/w; independent values, E Σp², are the case w → ∞.
 
-    Returns an array of float64. Accuracy: (E m)² = (α(1 − E Σp²))² stands for E m². Var m/w is left
-    out, of the order of E Σp²/w; this is 5 % of the whole at α = 1, n = 64 and w = 32, and below 1
-    % where n is several times w. Rotary positions turn u from key to key, which reduces the last
-    term. Errors are those of `attnlib.exact`. Chapter: almost_scaled.
+    Returns an array of float64. Accuracy: the square of `exact.mean_score`, which is α(1 − E Σp²)
+    for normal scores, stands for E m². So Var m/w is left out, of the order of E Σp²/w: 5 % of the
+    whole at α = 1, n = 64 and w = 32, and below 1 % where n is several times w. Rotary positions
+    turn u from key to key, which reduces the last term. Errors are those of `attnlib.exact`.
+    Chapter: almost_scaled.
 
     >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)
     0.092

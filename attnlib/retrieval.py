@@ -162,8 +162,7 @@ def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return the probability that the needle has the largest score of n, E F(s_*)^{n−1}.
 
     F is the distribution function of the other scores, s_* the needle's score. It is the limit of
-    `weight` as α → ∞. Arguments, relative errors and what is raised are as the module says.
-    Chapter: retrieval.
+    `weight` as α → ∞. Arguments, relative error, errors: as the module says. Chapter: retrieval.
 
     >>> float(accuracy(scores.Normal(), Fixed(0.0), 3))
     0.25

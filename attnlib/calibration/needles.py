@@ -33,10 +33,9 @@ ROWS = 256
 class Needles:
     """Hold statistics of each head's rows with a target, as `needles` measures them.
 
-    Arrays are sums over rows, of the shape (texts, layers, heads). P is the weight of the target,
-    ℓ_* its logit, and m the mean of the others under their own softmax; P_t and L(t) = E[−log P_t]
-    belong to all logits times t, and t* makes L least. GRID is 37 factors t from ⅛ to 8. Chapter:
-    retrieval.
+    Arrays are sums over rows, (texts, layers, heads). P is the weight of the target, ℓ_* its logit,
+    and m the mean of the others under their own softmax; P_t and L(t) = E[−log P_t] belong to all
+    logits times t, and t* makes L least. GRID is 37 factors t from ⅛ to 8. Chapter: retrieval.
     """
 
     layers: list[str]

@@ -123,7 +123,7 @@ class Report:
         return pd.DataFrame(self._lines(), columns=list(self._columns))
 
     def to_json(self) -> str:
-        """Return JSON text of definitions, table ("heads"), not_measured, notes; NaN, ∞ are null."""
+        """Return JSON: definitions, table ("heads"), not_measured and notes; null for NaN and ∞."""
         heads = [
             {
                 name: None if isinstance(value, float) and not math.isfinite(value) else value
