@@ -83,16 +83,16 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
     """Return the α that maximises the approximate gradient, `gradient`, elementwise in n ≥ 1.
 
-    With R(α) = κ(2α) − 2κ(α) the maximum solves R + log(1 + αR') = log n. By law, with the bound of
-    the relative error:
+    With R(α) = κ(2α) − 2κ(α) the maximum solves R + log(1 + αR') = log n. By law, with the bound
+    on the relative error:
 
-    - `Normal`: (1 + 2α²)e^{α²} = n, so α = √(W(n√e/2) − ½) with Lambert's W. 1e-14 for
+    - `Normal`: (1 + 2α²)e^{α²} = n, so α = √(W(n√e/2) − ½) with Lambert's W. Error 1e-14 for
       2 ≤ n ≤ 10¹⁵.
-    - `Cosine`: Newton's method in log α with exact derivatives; the left side increases. 1e-10 for
-      3 ≤ d ≤ 10⁶ and 3 ≤ n ≤ 10¹².
+    - `Cosine`: Newton's method in log α with exact derivatives; the left side increases. Error
+      1e-10 for 3 ≤ d ≤ 10⁶ and 3 ≤ n ≤ 10¹².
     - `DotProduct`: with α² = d(1 − e^{−y})/2 it reads dy/2 + log(1 + d(e^y − 1)) = log n, which is
-      increasing and concave in y, so Newton's method from y = 0 cannot overshoot. 1e-12.
-    - Another law: the smallest root, 1e-8; infinite where the gradient only increases, which
+      increasing and concave in y, so Newton's method from y = 0 cannot overshoot. Error 1e-12.
+    - Another law: the smallest root, error 1e-8; infinite where the gradient only increases, which
       needs a largest score of a probability above 1/n; 0 for heavy tails, where E e^{αs} is
       infinite for every α > 0; ValueError above about 5e7/σ.
 

@@ -80,8 +80,8 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean gradient G = α(1 − E Σp²) of rows p = softmax(αs); 0 at n = 1.
 
-    It is computed without the subtraction, so it keeps its relative accuracy where E Σp² is nearly
-    1. For every law with a log-concave density it increases with α, towards `gradient_limit`.
+    It is computed without the subtraction, so its relative accuracy holds where E Σp² is nearly 1.
+    For every law with a log-concave density it increases with α, towards `gradient_limit`.
     Arguments, accuracy and errors are as the module says. Chapter: mean_gradient.
 
     >>> [round(float(g), 4) for g in gradient(scores.Normal(), [1.0, 3.0, 100.0], 512)]

@@ -143,12 +143,12 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def collision_probability(p: ArrayLike) -> FloatArray:
-    """Return the collision probability Y = Σp² of each row: that two draws from p are equal.
+    """Return Y = Σp² of each row, the probability that two draws from p are equal (collide).
 
-    It is 1/n for uniform p and 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the
-    Rényi entropy of order 2. Returns an array (…). Raises ValueError or TypeError for p that is not
-    real, not finite, or negative, and for rows that are empty or do not sum to 1 within 1e-5.
-    Source 000; chapter: variance.
+    The collision probability is 1/n for uniform p and 1 for one-hot p; 1/Y is the effective number
+    of keys, and −log Y the Rényi entropy of order 2. Returns an array (…). Raises ValueError or
+    TypeError for p that is not real, not finite, or negative, and for rows that are empty or do not
+    sum to 1 within 1e-5. Source 000; chapter: variance.
 
     >>> float(collision_probability([0.5, 0.5, 0.0]))
     0.5

@@ -82,8 +82,9 @@ def mismatch(queries: FloatArray, keys: FloatArray) -> float:
     """Return how far the sums of queries and keys differ, in units of what random signs give.
 
     - `queries`, `keys`: arrays (2, heads) and (2, key heads), as `sum_groups` takes them. Heads
-      that share keys are added up; all heads, where key heads do not divide them. Without squares
-      0.
+      that share keys are added up; all heads, where key heads do not divide them.
+
+    Returns a float, 0 where all sums are 0.
     """
     groups = keys.shape[1] if queries.shape[1] % keys.shape[1] == 0 else 1
     (q, q_square), (k, k_square) = sum_groups(queries, groups), sum_groups(keys, groups)
