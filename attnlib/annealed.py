@@ -37,10 +37,10 @@ NEWTON_STEPS = 50
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the approximation e^{κ(2α) − 2κ(α)}/n of the collision probability Σp².
 
-    It exceeds 1 where the approximation has broken down. For `DotProduct(d)`, whose scores are
+    Where it exceeds 1, the approximation has broken down. For `DotProduct(d)`, whose scores are
     independent only given the query, e^{α²|q|²/d}/n is averaged over the query:
-    (1 − 2α²/d)^{−d/2}/n, infinite from α = √(d/2) on. Arguments, accuracy and errors as the module
-    says. Chapter: normal.
+    (1 − 2α²/d)^{−d/2}/n, infinite from α = √(d/2) on. Arguments, accuracy and errors are as the
+    module says. Chapter: normal.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512
     0.005309...
@@ -53,8 +53,9 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the approximate gradient α(1 − e^{κ(2α) − 2κ(α)}/n), κ(α) = log E e^{αs} of a score s.
 
-    The sources maximise it. It is negative where the approximation has broken down, −∞ where it is
-    not finite. Arguments, accuracy and errors are as the module says. Chapter: normal.
+    The sources maximise it. It is negative where the approximation has broken down, and −∞ where
+    `collision_probability` is infinite. Arguments, accuracy and errors are as the module says.
+    Chapter: normal.
 
     >>> float(gradient(scores.Normal(), 1.0, 512))
     0.99469...
@@ -82,20 +83,22 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def best_alpha(law: Law, n: ArrayLike) -> FloatArray:
     """Return the α that maximises the approximate gradient, `gradient`, elementwise in n ≥ 1.
 
-    With R(α) = κ(2α) − 2κ(α) the maximum solves R + log(1 + αR') = log n.
+    With R(α) = κ(2α) − 2κ(α) the maximum solves R + log(1 + αR') = log n. By law, with the bound
+    on the relative error:
 
-    - `Normal`: (1 + 2α²)e^{α²} = n, so α = √(W(n√e/2) − ½) with Lambert's W. The relative error
-      is below 1e-14 for 2 ≤ n ≤ 10¹⁵.
-    - `Cosine`: Newton's method in log α with exact derivatives; the left side increases. Below
+    - `Normal`: (1 + 2α²)e^{α²} = n, so α = √(W(n√e/2) − ½) with Lambert's W. Error 1e-14 for
+      2 ≤ n ≤ 10¹⁵.
+    - `Cosine`: Newton's method in log α with exact derivatives; the left side increases. Error
       1e-10 for 3 ≤ d ≤ 10⁶ and 3 ≤ n ≤ 10¹².
     - `DotProduct`: with α² = d(1 − e^{−y})/2 it reads dy/2 + log(1 + d(e^y − 1)) = log n, which is
-      increasing and concave in y, so Newton's method from y = 0 cannot overshoot. Below 1e-12.
-    - Another law: the smallest root, below 1e-8; infinite where the gradient only increases, which
+      increasing and concave in y, so Newton's method from y = 0 cannot overshoot. Error 1e-12.
+    - Another law: the smallest root, error 1e-8; infinite where the gradient only increases, which
       needs a largest score of a probability above 1/n; 0 for heavy tails, where E e^{αs} is
       infinite for every α > 0; ValueError above about 5e7/σ.
 
     At n = 1 the objective decreases from α = 0 on: there is no maximum, and 0 is returned. Raises
-    ValueError or TypeError for n below 1, infinite, NaN or not a number. Chapters: normal, cosine.
+    ValueError or TypeError for n below 1, infinite, NaN or not a number, and for a `law` that is
+    not a `Law`. Chapters: normal, cosine.
 
     >>> float(best_alpha(scores.Normal(), 512))
     2.00839...

@@ -22,7 +22,10 @@ REFERENCE_KEYS = 512
 
 
 class Criterion(NamedTuple):
-    """Hold the α of one criterion, its name, and its meaning in words."""
+    """Hold the α of one criterion, its name, and its meaning in words.
+
+    α multiplies the law's score; it is None where no α has the property.
+    """
 
     name: str
     alpha: float | None  # multiplies the law's score; None where the criterion asks for nothing
@@ -36,7 +39,8 @@ def effective_keys(n: int, *, causal: bool) -> float:
     - `causal`: True gives the harmonic mean of 1, …, n, for a causal mask; False n itself.
 
     The constant α that maximises the approximate gradient, averaged over the positions of a causal
-    mask, is the best one for so many keys. Chapter: normal.
+    mask, is the best one for so many keys. Raises ValueError or TypeError for other arguments.
+    Chapter: normal.
 
     >>> effective_keys(2048, causal=True)
     249.7...
@@ -54,10 +58,10 @@ def all_criteria(
 
     - `law`: the distribution of the scores, a `Law`.
     - `n`: the number of keys, an integer from 2 to 2⁴⁰.
-    - `causal`: True gives one constant α for rows of 1 to n keys, that of `effective_keys`.
-    - `entropy`: False leaves out the criterion "entropy", which takes a second.
+    - `causal`: True gives one α for 1 to n keys, that of `effective_keys`. By default False.
+    - `entropy`: False leaves out "entropy", which takes a second. By default True.
 
-    Returns a list of `Criterion`:
+    The criteria are
 
     - variance: the logits have variance 1.
     - annealed: `annealed.best_alpha`.
@@ -66,12 +70,11 @@ def all_criteria(
       keys are too few for that, or where no α up to 9000/σ suffices (d = 3, 10⁸ keys).
 
     α multiplies the law's score, which is q·k/√d for `Normal` and `DotProduct` and the cosine for
-    `Cosine`, where α is the scale itself. Times the standard deviation of a score, α is the
-    standard deviation of the logits. `typical.best_alpha` simulates the α of typical rows. Where
-    one key of n is the intended one, use `retrieval.best_alpha` and `retrieval.least_alpha`.
+    `Cosine`, where α is the scale itself. Times the standard deviation σ of a score, α is that of
+    the logits. `typical.best_alpha` simulates the α of typical rows. Where one key of n is the
+    intended one, use `retrieval.best_alpha` and `retrieval.least_alpha`.
 
-    Raises ValueError for n below 2 or above 2⁴⁰, and TypeError for an n that is not an integer or a
-    `law` that is not a `Law`. Chapter: scaling_rules.
+    Raises ValueError or TypeError for other arguments. Chapter: scaling_rules.
 
     >>> from attnlib.scores import Normal
     >>> for criterion in all_criteria(Normal(), 4096):
@@ -106,12 +109,14 @@ def all_criteria(
 def same_entropy(law: Law, n: int) -> float | None:
     """Return the α whose mean entropy over n keys is that of 512 keys at logits of variance 1.
 
+    - `law`: the distribution of the scores, a `Law`.
+    - `n`: the number of keys, an integer from 2 to 2⁴⁰.
+
     None where n keys cannot have that entropy, or need an α above 9000 over the standard deviation.
     The relative error is below 1e-9. Brent's method on `exact.entropy` starts where log n − α²/2,
     the approximation for normal scores, has that value; it takes about eight entropies.
 
-    Raises ValueError or TypeError for an n that is not an integer from 2 to 2⁴⁰, and for a `law`
-    that is not a `Law`. Chapters: freezing, scaling_rules.
+    Raises ValueError or TypeError for other arguments. Chapters: freezing, scaling_rules.
 
     >>> from attnlib.scores import Normal
     >>> same_entropy(Normal(), 512), same_entropy(Normal(), 311)

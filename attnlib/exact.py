@@ -69,7 +69,7 @@ BLOCK = 2**17
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean collision probability E Y = E Σp², p = softmax(αs); 1/n at α = 0, 1 at n = 1.
 
-    Chapter: mean_gradient.
+    Arguments, accuracy and errors are as the module says. Chapter: mean_gradient.
 
     >>> float(collision_probability(scores.Normal(), 1.0, 512))  # e/512 = 0.00531 is near
     0.005234...
@@ -80,9 +80,9 @@ def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArra
 def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean gradient G = α(1 − E Σp²) of rows p = softmax(αs); 0 at n = 1.
 
-    It is computed without the subtraction, so it keeps its relative accuracy where E Y is nearly 1.
+    It is computed without the subtraction, so its relative accuracy holds where E Σp² is nearly 1.
     For every law with a log-concave density it increases with α, towards `gradient_limit`.
-    Chapter: mean_gradient.
+    Arguments, accuracy and errors are as the module says. Chapter: mean_gradient.
 
     >>> [round(float(g), 4) for g in gradient(scores.Normal(), [1.0, 3.0, 100.0], 512)]
     [0.9948, 2.4843, 3.0436]
@@ -94,7 +94,8 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean free energy Φ = E log Z, Z = Σ e^{αs}; α E s at n = 1, log n at α = 0.
 
-    It is convex in α, with the slope `mean_score`. Chapter: mean_gradient.
+    It is convex in α, with the slope `mean_score`. Arguments, accuracy and errors are as the module
+    says. Chapter: mean_gradient.
 
     >>> float(free_energy(scores.Normal(), 1.0, 512) - np.log(512))  # below ½, Jensen's bound
     0.4983...
@@ -107,7 +108,7 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean score under the softmax weights p, dΦ/dα = E Σ p_i s_i, Φ = `free_energy`.
 
     It is E s at n = 1 and at α = 0. For `Normal` it equals `gradient` (Gaussian integration by
-    parts), for no other law at every n. Errors are below 1e-10 of the largest score; range and
+    parts), for no other law at every n. It is accurate to 1e-10 of the largest score; arguments and
     errors are as the module says. Chapter: mean_gradient.
 
     >>> float(mean_score(scores.Normal(), 2.0, 512) / gradient(scores.Normal(), 2.0, 512))
@@ -120,8 +121,8 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def entropy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean entropy E H = −E Σ p log p of the weights p, in nats; 0 at n = 1.
 
-    It equals Φ − αΦ' with Φ = `free_energy`, but is computed without that subtraction.
-    Chapter: mean_gradient.
+    It equals Φ − αΦ' with Φ = `free_energy`, but is computed without that subtraction. Arguments,
+    accuracy and errors are as the module says. Chapter: mean_gradient.
 
     >>> float(entropy(scores.Normal(), 1.0, 512)), float(np.log(512) - 0.5)
     (5.7418..., 5.7383...)
@@ -132,9 +133,11 @@ def entropy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray:
     """Return the mean moment E Σ p^k of the weights p = softmax(αs).
 
-    - `order`: k, a real number from 1 to 16. Others raise ValueError.
+    - `law`, `alpha`, `n`: as the module says, with their errors.
+    - `order`: k, a real number from 1 to 16; else raises ValueError or TypeError.
 
-    It is 1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Chapter: mean_gradient.
+    It is 1 at k = 1, `collision_probability` at k = 2, n^{1−k} at α = 0. Accuracy is as the module
+    says. Chapter: mean_gradient.
 
     >>> float(moment(scores.Normal(), 0.0, 10, order=3.0))
     0.01
@@ -155,8 +158,8 @@ def moment(law: Law, alpha: ArrayLike, n: ArrayLike, order: float) -> FloatArray
 def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return √(E Σp²), the standard deviation of an output Σ p_i v_i for values v_i of variance 1.
 
-    The values must have mean 0 and be independent of each other and of the scores. Source 002;
-    chapter: mean_gradient.
+    The values must have mean 0 and be independent of each other and of the scores. Arguments,
+    accuracy and errors are as the module says. Source 002; chapter: mean_gradient.
 
     >>> float(output_std(scores.Normal(), 0.0, 256))
     0.0625
@@ -167,8 +170,8 @@ def output_std(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return 1/√(E Σp²), the factor that gives the output variance 1, for values as `output_std`'s.
 
-    Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Source 002;
-    chapter: mean_gradient.
+    Under a causal mask position i sees n = i + 1 keys: n = np.arange(1, length + 1). Arguments,
+    accuracy and errors are as the module says. Source 002; chapter: mean_gradient.
 
     >>> float(post_scale(scores.Normal(), 0.0, 256))
     16.0
@@ -177,7 +180,7 @@ def post_scale(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
 
 
 class BackwardStd(NamedTuple):
-    """Hold the standard deviations of ∂L/∂q, ∂L/∂k and ∂L/∂v: arrays over α and n."""
+    """Hold the standard deviations of ∂L/∂q, ∂L/∂k and ∂L/∂v, arrays of the shape of α and n."""
 
     query: FloatArray
     key: FloatArray
@@ -187,18 +190,18 @@ class BackwardStd(NamedTuple):
 def backward_std(d: int, alpha: ArrayLike, n: ArrayLike) -> BackwardStd:
     """Return the standard deviations of ∂L/∂q, ∂L/∂k and ∂L/∂v where that of ∂L/∂z is 1.
 
-    - `d`: the dimension of queries, keys and values, 1 or more.
+    - `d`: the dimension of queries, keys and values, an integer, 1 or more.
     - `alpha`, `n`: as the module says; n queries and n keys.
 
-    For z = Σ p_j v_j with p = softmax(α q·k_j/√d), and independent standard normal q, k, v and
-    ∂L/∂z with d numbers each. With r = |q|/√d, J = diag(p) − ppᵀ and the components x_j of the keys
-    along the query, whose scores are rx_j,
+    Here z = Σ p_j v_j with p = softmax(α q·k_j/√d), and q, k, v and ∂L/∂z are independent standard
+    normal vectors of dimension d. With r = |q|/√d, J = diag(p) − ppᵀ and the components x_j of the
+    keys along the query, whose scores are rx_j,
 
-        var ∂v = E Y,    var ∂k = α² E[r² ‖J‖_F²],    var ∂q = α² E[(1 − 1/d) ‖J‖_F² + |Jx|²/d].
+        var ∂v = E Σp²,    var ∂k = α² E[r² ‖J‖_F²],    var ∂q = α² E[(1 − 1/d) ‖J‖_F² + |Jx|²/d].
 
     Returns a `BackwardStd` of arrays. At n = 1 only the value has a gradient. Under a causal mask
-    position i has n = i + 1 keys, and the mean squares over the positions are the means of these
-    squares over n = 1 … N. A post-scale multiplies all three. Accuracy and errors as the module
+    position i has n = i + 1 keys, and the mean squares over N positions are the means of these
+    squares over n = 1 … N. A post-scale multiplies all three. Accuracy and errors are as the module
     says, but at d = 1 the query's is accurate to 1e-7 only. Chapter: almost_scaled.
 
     >>> [round(float(std), 4) for std in backward_std(64, 1.0, 256)]
@@ -221,8 +224,9 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
 
     It is the density at 0 of the gap between the two largest scores, n(n−1) ∫ f² F^{n−2} ds with
     the density f and distribution function F of a score. For `Normal` that equals E max s, for
-    `DotProduct(d)` it is E max s · E √d/|q|, infinite at d = 1. The relative error is below 1e-10.
-    Errors as the module says. Chapter: mean_gradient.
+    `DotProduct(d)` the same number times E √d/|q|, infinite at d = 1. The relative error is below
+    1e-10, for a law of your own below 1e-8. Arguments and errors are as the module says.
+    Chapter: mean_gradient.
 
     >>> float(gradient_limit(scores.Normal(), 2) * np.sqrt(np.pi))
     1.0
@@ -395,7 +399,7 @@ def _check_arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArr
 
 
 def checked_scale(law: Law, alpha: ArrayLike) -> FloatArray:
-    """Return α as float64; ValueError where it exceeds LARGEST_SCALE over a score's std."""
+    """Return α as float64; ValueError or TypeError unless from 0 to 10⁴/σ, σ the law's `spread`."""
     scale, largest = _checking.alpha(alpha), LARGEST_SCALE / np.sqrt(law.variance)
     if (scale > largest).any():
         raise ValueError(

@@ -57,22 +57,23 @@ def self_attention_variance(
     """Return the variance of attention's output over that of its values, all from the same tokens.
 
     - `alpha`, `n`: α and the number of keys, as in `attnlib.exact`.
-    - `width`: w, the model's width.
-    - `d`: the dimension of a head. With it the length of u varies as that of a random query, and
-      the scores' law is DotProduct(d); by default it is Normal.
+    - `width`: w, the model's width, an integer, 1 or more.
+    - `d`: the dimension of a head, 1 or more. With it |u| below varies as that of a random query,
+      and the scores' law is DotProduct(d); by default it is Normal.
 
     For n independent standard normal tokens x of width w, scores s = u·x of one query, |u| = α,
-    and values a·x with a of random direction, it is
+    weights p = softmax(s), and values a·x with a of random direction, it is
 
-        (1 − 1/w) E Y + (1/w) E m²,    m = Σ p_i ξ_i,
+        (1 − 1/w) E Σp² + (1/w) E m²,    m = Σ p_i ξ_i,
 
-    ξ the tokens' component along u. In long rows below freezing m tends to α, so the variance never
-    falls below about α²/w; independent values, E Y, are the case w → ∞.
+    ξ_i the component of token i along u. In long rows below freezing m tends to α, so the variance
+    never falls below about α²/w; independent values, E Σp², are the case w → ∞.
 
-    Accuracy: (E m)² = (α(1 − E Y))² stands for E m². Var m/w is left out, of the order of E Y/w;
-    this is 5 % of the whole at α = 1, n = 64 and w = 32, and below 1 % where n is several times w.
-    Rotary positions turn u from key to key, which reduces the last term. Errors are those of
-    `attnlib.exact`. Chapter: almost_scaled.
+    Returns an array of float64. Accuracy: the square of `exact.mean_score`, which is α(1 − E Σp²)
+    for normal scores, stands for E m². So Var m/w is left out, of the order of E Σp²/w: 5 % of the
+    whole at α = 1, n = 64 and w = 32, and below 1 % where n is several times w. Rotary positions
+    turn u from key to key, which reduces the last term. Errors are those of `attnlib.exact`.
+    Chapter: almost_scaled.
 
     >>> round(float(self_attention_variance(1.0, 4096, 128)) ** 0.5, 3)
     0.092

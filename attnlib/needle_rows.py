@@ -29,13 +29,13 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     """Estimate from rows of logits how far a head's scale is from that of the least mean loss.
 
     - `logits`: an array (rows, keys), two of each or more.
-    - `needle`: the place of the intended key, by default 0.
+    - `needle`: the place of the intended key, from 0, by default 0.
 
     P is the weight on the needle, ℓ_* its logit, and m the mean of the others under their own
-    softmax. The mean loss with all logits times t has the derivative −E[(1 − P_t)(ℓ_* − m_t)],
-    which increases, so t* = 1 if and only if E[(1 − P)(ℓ_* − m)] = 0: for every n and every noise.
-    Rows with P near 1 have no influence. Choose rows by a rule that does not look at P, or both
-    numbers are biased.
+    softmax; with all logits times t they are P_t, tℓ_* and tm_t. The mean loss E[−log P_t] has the
+    derivative −E[(1 − P_t)(ℓ_* − m_t)] in t, which increases: it is least at one factor t*. So t* =
+    1 if and only if E[(1 − P)(ℓ_* − m)] = 0: for every n and every noise. Rows with P near 1 have
+    no influence. Choose rows by a rule that does not look at P, or both numbers are biased.
 
     Returns a `NeedleCalibration`. Standard errors are between rows, taken as independent, by
     linearisation; `attnlib.calibration.needles` has intervals between texts. t* is 0 or infinite,

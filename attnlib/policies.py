@@ -30,7 +30,7 @@ ScaleFunction = Callable[..., Any]
 
 
 class Constant(NamedTuple):
-    """Hold a constant of a formula, which users may change: a finite number from `minimum` on."""
+    """Hold a constant of a formula, which users may change: name, value, meaning, least value."""
 
     name: str
     value: float
@@ -51,6 +51,7 @@ class Policy:
     - `source`: a key of the book's bibliography, or a URL;
     - `verified_in`: where its formula was read;
     - `meaning`: one sentence;
+    - `rule`: a function of `attnlib.rules.ScaleInputs` and of the constants by name;
     - `settings`: the constants of the formula, each with what it means;
     - `learned`: whether training changes the scale; here it is at its initial value;
     - `unverified`: what could not be read at its source; empty for nearly all.
@@ -88,7 +89,7 @@ class Policy:
         return self.rule not in rules.OF_DIMENSION
 
     def with_constants(self, **constants: float) -> "Policy":
-        """Return the policy with other values for some of its constants.
+        """Return a policy with other values for some of the constants; this one stays as it is.
 
         - `constants`: values by name.
 
@@ -119,13 +120,13 @@ class Policy:
         - `position`: that of the query, from 0, by default the last, n − 1. Few policies depend on
           it; the others only check it.
 
-        They broadcast, and an array of float64 is returned. It is exact to rounding, for `gradient`
-        and `gradient_cosine` as exact as `annealed.best_alpha`. It is infinite where it exceeds the
-        largest float.
+        They broadcast, and an array of float64 is returned. It is exact to rounding, for the
+        policies "gradient" and "gradient_cosine" as exact as `annealed.best_alpha`. It is infinite
+        where it exceeds the largest float.
 
         Raises ValueError or TypeError for n or d below 1, for a negative position, for NaN,
-        infinity and anything but numbers, and for shapes that do not broadcast. `gradient_cosine`
-        needs a whole number d from 3 on.
+        infinity and anything but numbers, and for shapes that do not broadcast; "gradient_cosine"
+        also for a d that is not a whole number from 3 on.
 
         >>> float(POLICIES["transformer"].scale(n=4096, d=64))
         0.125
@@ -149,8 +150,8 @@ class Policy:
 
         For dot products it is scale·√d: q·k has variance d where the entries of q and k have mean 0
         and variance 1. For cosines it is scale/√d: those of random directions have variance 1/d.
-        The Transformer has α = 1 in every dimension. Arguments and errors are those of `scale`.
-        Chapter: scaling_rules.
+        The Transformer has α = 1 in every dimension. Arguments, shape and errors are those of
+        `scale`. Chapter: scaling_rules.
 
         >>> float(POLICIES["mup"].alpha(n=4096, d=256)), float(POLICIES["swin_v2"].alpha(64, 100))
         (0.5, 1.0)
@@ -168,7 +169,8 @@ class Policy:
 
         If the rule grows only beyond a length, that length is set to `train_length`, and the scale
         is 1 below it; a rule such as log n is below 1 there. Raises ValueError or TypeError for a
-        length below 1 or where this scale is 0. Chapter: scaling_rules.
+        length below 1, or below what the constant allows. Where this scale is 0 at that length, the
+        new policy raises ValueError when it is used. Chapter: scaling_rules.
 
         >>> POLICIES["ssmax"].relative(1024).scale(n=[32, 1024, 1048576], d=64)
         array([0.5, 1. , 2. ])
@@ -227,8 +229,8 @@ def own(
     - `applied_to`: "dot product" (the default) or "cosine".
 
     Returns a `Policy`, for every function that takes one. Raises TypeError for a `function` that
-    cannot be called. Where the policy is used, any other result is a ValueError or TypeError.
-    Chapter: scaling_rules.
+    cannot be called, ValueError or TypeError for another `applied_to`. Where the policy is used,
+    any other result of the function is a ValueError or TypeError. Chapter: scaling_rules.
 
     >>> mine = own(lambda n, d, position: np.log(n) / np.sqrt(d))
     >>> attended = mine.alpha(n=[2, 8], d=64)

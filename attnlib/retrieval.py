@@ -120,10 +120,10 @@ def weight(
     *,
     sinks: ArrayLike = (),
 ) -> FloatArray:
-    """Return the mean softmax weight of the needle, E P; 1 at n = 1 and 1/n at α = 0.
+    """Return the mean softmax weight of the needle, E P; without sinks 1 at n = 1, 1/n at α = 0.
 
-    - `sinks`: logits of further keys, which α does not multiply and n does not count; by default
-      none.
+    - `sinks`: the logits of further keys, in every row the same ones, which α does not multiply and
+      n does not count; a number or an array, by default none.
 
     At α = θ a tilted needle has E P = `collision_probability`. As α → ∞ the weight tends to
     `accuracy`. The other arguments, accuracy and errors are as the module says. Chapter: retrieval.
@@ -135,9 +135,10 @@ def weight(
 
 
 def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean collision probability E Y = E Σp² of rows with a needle.
+    """Return the mean collision probability E Y = E Σp² of rows with a needle; 1 at n = 1.
 
-    At α = θ a tilted needle has E Y = E P: the weights are calibrated. Chapter: retrieval.
+    At α = θ a tilted needle has E Y = E P: the weights are calibrated. Arguments, accuracy and
+    errors are as the module says. Chapter: retrieval.
 
     >>> float(collision_probability(scores.Normal(), Tilted(4.0), 4.0, 512))
     0.7431...
@@ -148,7 +149,8 @@ def collision_probability(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLi
 def loss(law: Law, needle: Needle, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean loss E[−log P], P the needle's weight, in nats; 0 at n = 1, log n at α = 0.
 
-    It is convex in α; for a tilted needle its minimum is at α = θ, for every n. Chapter: retrieval.
+    It is convex in α; for a tilted needle its minimum is at α = θ, for every n. Arguments, accuracy
+    and errors are as the module says. Chapter: retrieval.
 
     >>> [round(float(x), 4) for x in loss(scores.Normal(), Tilted(4.0), [3.0, 4.0, 5.0], 512)]
     [0.7695, 0.7047, 0.7356]
@@ -160,7 +162,7 @@ def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     """Return the probability that the needle has the largest score of n, E F(s_*)^{n−1}.
 
     F is the distribution function of the other scores, s_* the needle's score. It is the limit of
-    `weight` as α → ∞. Arguments and errors are as the module says. Chapter: retrieval.
+    `weight` as α → ∞. Arguments, relative error, errors: as the module says. Chapter: retrieval.
 
     >>> float(accuracy(scores.Normal(), Fixed(0.0), 3))
     0.25
@@ -199,12 +201,13 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return α₋ = Δ − √(Δ² − 2 log n), the least α at which a needle outweighs n normal keys.
 
     - `gap`: Δ > 0, the score of the needle.
-    - `n`: the number of standard normal keys, from 1 on.
+    - `n`: the number of standard normal keys beside it, from 1 on.
 
-    It is the smaller root of αΔ = log n + α²/2, at which e^{αΔ} equals the mean of Σ e^{αs}. It is
-    near log n/Δ for few keys, equals Δ at n = e^{Δ²/2}, and is infinite for more. It is exact to
-    rounding. Raises ValueError or TypeError for a gap that is not positive, n below 1, and anything
-    infinite, NaN or not a number. Chapter: retrieval_range.
+    They broadcast, and an array of float64 is returned. It is the smaller root of αΔ = log n +
+    α²/2, at which e^{αΔ} equals the mean of Σ e^{αs}. It is near log n/Δ for few keys, equals Δ at
+    n = e^{Δ²/2}, and is infinite for more. It is exact to rounding. Raises ValueError or TypeError
+    for a gap that is not positive, n below 1, and anything infinite, NaN or not a number. Chapter:
+    retrieval_range.
 
     >>> least_alpha(6.0, [1, 512, 10**9])
     array([0.        , 1.1499...,        inf])
@@ -234,13 +237,14 @@ def reach(
     - `law`, `needle`: as the module says.
     - `alpha`: a fixed α, a number or an array.
     - `policy`, `d`: instead of α a rule in n, a policy or its name, with α = `Policy.alpha(n, d)`/σ
-      for the query at the last position. d is that of the law if it has one.
+      for the query at the last position. d is by default that of the law, if it has one.
     - `sinks`: as in `weight`.
 
     Under a policy E P may fall below ½ and rise again: the last n ≤ e¹⁰⁰ with E P ≥ ½ is returned.
     It is 0 where there is none, and infinite where E P ≥ ½ up to e¹⁰⁰, or up to e⁷⁰⁰ at a fixed α.
     α and the needle's parameter broadcast. Errors are as the module says, and a TypeError without
-    exactly one of `alpha` and `policy`. Chapter: retrieval_range.
+    exactly one of `alpha` and `policy`, for `d` beside `alpha`, and for a policy without any d.
+    Chapter: retrieval_range.
 
     >>> float(reach(scores.Normal(), Fixed(4.0), 4.0))
     5344.0

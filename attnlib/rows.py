@@ -72,8 +72,8 @@ def softmax(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the Jacobian ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j) of p = softmax(αs), shape (…, n, n).
 
-    Its memory is n² numbers a row: use it for small n. Raises as `softmax`. Sources 000 and 004;
-    chapter: jacobian.
+    Its memory is n² numbers a row: use it for small n. Raises the errors of `softmax`. Sources 000
+    and 004; chapter: jacobian.
 
     >>> jacobian([0.0, 0.0])
     array([[ 0.25, -0.25],
@@ -88,11 +88,11 @@ def jacobian(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return the gradient g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j| of p = softmax(αs), in O(n) a row.
+    """Return the gradient g = α(1 − Σp²) = ½ Σ_ij |∂p_i/∂s_j| of p = softmax(αs), an array (…).
 
-    1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest. The relative
-    error is below 1e-12 as long as 1 − Σp² exceeds 1e-300. Source 000; chapter: variance. Raises as
-    `softmax`.
+    1 − Σp² = (2R + R² − Σ'e²)/(1 + R)², with R and Σ' over all keys but the largest, takes O(n) a
+    row. The relative error is below 1e-12 as long as 1 − Σp² exceeds 1e-300. Raises the errors of
+    `softmax`. Source 000; chapter: variance.
 
     >>> float(gradient([0.0, 0.0, 0.0, 0.0], alpha=2.0))
     1.5
@@ -105,11 +105,11 @@ def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return the Frobenius norm ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²) of the Jacobian, in O(n) a row.
+    """Return the Frobenius norm ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²) of the Jacobian, an array (…).
 
     With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
-    cancels or underflows when p is nearly one-hot. The relative error is below 1e-12.
-    Chapter: jacobian. Raises as `softmax`.
+    cancels or underflows when p is nearly one-hot. The relative error is below 1e-12; it takes O(n)
+    a row. Raises the errors of `softmax`. Chapter: jacobian.
 
     >>> float(frobenius_norm([0.0, 0.0]))  # the four entries are ±¼
     0.5
@@ -128,11 +128,12 @@ def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
-    """Return the Jacobian's largest entry max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), in O(n) a row.
+    """Return the Jacobian's largest entry max_ij |∂p_i/∂s_j| = α max_i p_i(1 − p_i), an array (…).
 
     It lies on the diagonal, since p_j ≤ 1 − p_i, and there at the largest p: every other p is at
     most ½ and at most 1 − max p, and p(1 − p) increases up to ½. So it is αR/(1 + R)² with R = (1 −
-    max p)/max p, with a relative error below 1e-12. Chapter: jacobian. Raises as `softmax`.
+    max p)/max p, with a relative error below 1e-12, in O(n) a row. Raises the errors of `softmax`.
+    Chapter: jacobian.
 
     >>> float(largest_entry([0.0, 0.0], alpha=2.0))
     0.5
@@ -142,11 +143,12 @@ def largest_entry(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 
 
 def collision_probability(p: ArrayLike) -> FloatArray:
-    """Return the collision probability Y = Σp²: the probability that two draws from p are equal.
+    """Return Y = Σp² of each row, the probability that two draws from p are equal (collide).
 
-    It is 1/n for uniform p and 1 for one-hot p; 1/Y is the effective number of keys, and −log Y the
-    Rényi entropy of order 2. Raises ValueError or TypeError for p that is not finite, negative, or
-    does not sum to 1 within 1e-5. Source 000; chapter: variance.
+    The collision probability is 1/n for uniform p and 1 for one-hot p; 1/Y is the effective number
+    of keys, and −log Y the Rényi entropy of order 2. Returns an array (…). Raises ValueError or
+    TypeError for p that is not real, not finite, or negative, and for rows that are empty or do not
+    sum to 1 within 1e-5. Source 000; chapter: variance.
 
     >>> float(collision_probability([0.5, 0.5, 0.0]))
     0.5
@@ -156,9 +158,10 @@ def collision_probability(p: ArrayLike) -> FloatArray:
 
 
 def shannon_entropy(p: ArrayLike) -> FloatArray:
-    """Return the Shannon entropy H = −Σ p log p of each row, in nats; 0 log 0 = 0.
+    """Return the Shannon entropy H = −Σ p log p of each row, in nats, an array (…); 0 log 0 = 0.
 
-    The error is below 1e-15 + 1e-13·H. Chapter: variance. Raises as `collision_probability`.
+    The error is below 1e-15 + 1e-13·H. Raises the errors of `collision_probability`.
+    Chapter: variance.
 
     >>> float(shannon_entropy([0.5, 0.5]))  # log 2
     0.693147180559945...

@@ -18,7 +18,7 @@ from attnlib.scores import Cosine, Normal
 
 
 class ScaleInputs(NamedTuple):
-    """Hold the numbers on which a scale may depend, broadcast against each other."""
+    """Hold the keys n that a query sees, the dimension d, and the query's position from 0."""
 
     n: FloatArray  # keys that the query sees
     d: FloatArray  # dimension of q and k
@@ -77,7 +77,7 @@ def other_classes(case: ScaleInputs) -> Any:
 
 
 def entropy_invariance(case: ScaleInputs, reference: float, floor: float) -> Any:
-    """Return the scale log max(n, f)/log r/√d for n keys, with f = `floor` and r = `reference`."""
+    """Return the scale log max(n, f)/(√d log r) for n keys, f = `floor` and r = `reference`."""
     return np.log(np.maximum(case.n, floor)) / np.log(reference) / np.sqrt(case.d)
 
 
@@ -99,7 +99,7 @@ def best_normal(case: ScaleInputs) -> Any:
 
 
 def best_cosine(case: ScaleInputs) -> Any:
-    """Return the scale α*(n), `annealed.best_alpha` of n random cosines; ValueError for a bad d."""
+    """Return the scale α*(n), `annealed.best_alpha` of n cosines; ValueError unless d = 3, 4, …."""
     best = np.empty(case.n.shape)
     for d in np.unique(case.d):
         if d < 3.0 or d % 1.0 > 0.0:
@@ -151,7 +151,7 @@ def _extension(case: ScaleInputs, train_length: float) -> FloatArray:
 
 
 def llama_4(case: ScaleInputs, coefficient: float, floor: float) -> Any:
-    """Return the scale (1 + c log(1 + ⌊(i + 1)/f⌋))/√d, with c = `coefficient` and f = `floor`."""
+    """Return (1 + c log(1 + ⌊(i + 1)/f⌋))/√d at position i; c: `coefficient`, f: `floor`."""
     chunks = np.floor((case.position + 1.0) / floor)
     return (1.0 + coefficient * np.log1p(chunks)) / np.sqrt(case.d)
 

@@ -63,22 +63,21 @@ def sample(
     """Draw random rows and return a `Sample` of a statistic of each, for its mean and quantiles.
 
     - `law`: the distribution of the scores, a `Law`.
-    - `n`: the number of scores of a row.
+    - `n`: the number of scores of a row, an integer, 1 or more.
     - `statistic`: a function from scores of the shape (m, n) to numbers of the shape (m,), or
       (m, …) for several numbers a row, all from the same scores. It gets a few rows at a time; how
       many must not matter to it. A pool of processes or a cluster needs it picklable: a function of
       a module, or a `functools.partial` of one, such as `partial(rows.gradient, alpha=2.0)`.
     - `rows`: the number of rows, 2 or more.
-    - `seed`: an integer. The bytes of the result depend on law, n, statistic, rows and seed only,
-      on processors that round alike.
+    - `seed`: an integer, 0 or more. The bytes of the result depend on law, n, statistic, rows and
+      seed only, on processors that round alike.
     - `executor`: a `concurrent.futures.Executor`, by default threads on this machine's processors.
 
     Returns a `Sample`. Eight bytes are kept of each number.
 
     Raises ValueError or TypeError for bad arguments, for rows too long for memory, and for a
     statistic whose result has another number of rows, is not real, or has NaN or a number beyond
-    ±1e150.
-    Errors of the statistic and of the executor are passed on.
+    ±1e150. Errors of the statistic and of the executor are passed on.
 
     >>> from functools import partial
     >>> from attnlib import rows, scores
@@ -130,7 +129,7 @@ def mean_and_error(values: ArrayLike) -> Estimate:
 class Sample:
     """Hold the values of a statistic on random rows, as `sample` computes them.
 
-    An estimate has the shape that the statistic has for one row.
+    A mean has the shape that the statistic has for one row.
     """
 
     values: FloatArray
@@ -153,8 +152,8 @@ class Sample:
 
         Of N rows it is the ⌈qN⌉-th smallest value. The standard error is half the distance between
         the two values whose ranks are one binomial standard deviation, √(q(1 − q)N), to either
-        side. Where the statistic takes few distinct values this error says little. Raises
-        ValueError where q is so close to 0 or 1 that those ranks are not among the rows.
+        side. Where the statistic takes few distinct values this error says little. Raises TypeError
+        for a q that is not real, and ValueError where those ranks are not among the rows.
         """
         levels, count = _checking.real("q", q), len(self.values)
         inside = np.clip(levels, 0.0, 1.0)

@@ -59,8 +59,9 @@ class Law(ABC):
     Raises ValueError or TypeError for a variance that is not positive, for a `logpdf` that returns
     NaN or another shape than its argument's, or −∞ where only the density underflows to 0, and for
     a density whose integral is not 1 to 1e-6 or whose variance is not `variance` to 1 %: these two
-    are not checked by `tail`. Methods raise them for an α that is negative, infinite or NaN, and
-    for scores s that are NaN or no real numbers.
+    are not checked by `tail`. Methods raise them for an α that is negative, infinite or NaN, or
+    above 1e8/σ (in `log_mgf_ratio` half of that) with a finite E e^{αs}, and for scores s that are
+    NaN or no real numbers.
 
     >>> class Laplace(Law):
     ...     variance = 1.0
@@ -91,14 +92,15 @@ class Law(ABC):
     def landmarks(self) -> Sequence[float]:
         """Return scores other than 0 where the density has a corner, jump, end or narrow peak.
 
-        The quadrature starts from them. Without them it takes more steps to find corners and jumps,
-        and misses a peak that is narrow or far from 0 in units of the standard deviation.
+        A sequence of numbers, by default empty. The quadrature starts from them. Without them it
+        takes more steps to find corners and jumps, and misses a peak that is narrow or far from 0
+        in units of the standard deviation.
         """
         return ()
 
     @abstractmethod
     def logpdf(self, s: ArrayLike) -> FloatArray:
-        """Return log f(s), f the density of one score, elementwise; −∞ where f is 0."""
+        """Return log f(s) for the density f of a score, elementwise in s; −∞ where f is 0."""
 
     def sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
         """Draw independent rows of scores.
@@ -141,7 +143,9 @@ class Law(ABC):
         return quadrature.elementwise(lambda x: quadrature.log_mgf_ratio_and_slope(tilt, x)[0], a)
 
     def mixture(self, log_n: float) -> "tuple[Law, Nodes] | None":
-        """Return the law of the scores given their common factor, and nodes of that factor.
+        """Return the law of the scores given a factor that a row shares, and nodes of that factor.
+
+        - `log_n`: the logarithm of the largest number of keys for which the nodes are used.
 
         Given the factor, the scores of a row are independent. Returns None for a law whose scores
         are independent without one.
@@ -153,9 +157,11 @@ class Law(ABC):
     ) -> Nodes:
         """Return nodes that average a function of a score s, if it varies no faster than e^{αs}.
 
-        The score is one of n independent scores; if `tilt` is not 0, it is that of a needle with
-        the density f(s)e^{tilt·s}/E e^{tilt·s}. `further` lowers the smallest density that is
-        covered by the factor e^{−further}.
+        - `alpha`, `log_n`: α ≥ 0, and log n where the score is one of n independent scores.
+        - `tilt`: θ; unless it is 0, the score is a needle's, with the density f(s)e^{θs}/E e^{θs}.
+        - `further`: the smallest density that is covered is lower by the factor e^{−further}.
+
+        Returns `Nodes`: increasing scores, and their weights with the sum 1.
         """
         width = quadrature.WIDTH / alpha if alpha > 0.0 else inf
         depth = quadrature.DEPTH + 2.0 * log_n + further
@@ -164,7 +170,7 @@ class Law(ABC):
         return Nodes(scores, weights / weights.sum())
 
     def tail(self, s: ArrayLike) -> FloatArray:
-        """Return the probability P(score > s), elementwise in finite s."""
+        """Return P(score > s) for finite s, elementwise, without parts with f < e⁻¹²⁰ max f."""
 
         def beyond(x: float) -> float:
             marks = [*self.landmarks, x]
@@ -182,9 +188,13 @@ class Law(ABC):
         return float(np.sqrt(_checking.positive("variance", self.variance)))
 
     def panels(self, tilt: float = 0.0, **options: Any) -> Panels:
-        """Return Gauss's panels for f(s)e^{tilt·s}, with the options of `quadrature.panels`.
+        """Return Gauss's panels for f(s)e^{tilt·s}: three arrays (panels, 16).
 
-        At tilt 0 raises ValueError unless the density has its integral 1 and the law's variance.
+        - `options`: `depth`, the panels cover what exceeds e^{−depth} of the maximum, by default
+          40; `width`, the longest panel; `fractions`, where the last panels are cut, from 0 to 1.
+
+        The arrays are scores, the logarithms of their weights, and log f. At tilt 0 raises
+        ValueError unless the density has its integral 1 and the law's variance.
         """
         panels = quadrature.panels(self.logpdf, self.landmarks, self.spread, tilt, **options)
         if tilt == 0.0:
@@ -217,7 +227,10 @@ class Law(ABC):
         return bool(rates[1] < 0.9 * rates[0])
 
     def tilts(self) -> tuple[float, Tilt]:
-        """Return m = E s, and a function from α to κ(α) − αm and κ'(α) − m, κ(α) = log E e^{αs}."""
+        """Return m = E s, and a function from α to κ(α) − αm and κ'(α) − m, κ(α) = log E e^{αs}.
+
+        The function takes a number and returns two, ∞ where E e^{αs} is; it raises as `log_mgf`.
+        """
         spread = self.spread
         s, log_f = self._nodes()
         weights = np.exp(log_f) / np.exp(log_f).sum()
@@ -291,7 +304,7 @@ class Normal(Law):
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return nodes of a trapezoidal rule; a tilt e^{θs} moves the normal density by θ."""
+        """Return nodes of a trapezoidal rule, arguments as in `Law`; a tilt θ moves them by θ."""
         nodes = quadrature.normal_nodes(self.logpdf, alpha, log_n, further)
         return nodes._replace(scores=tilt + nodes.scores)
 
@@ -305,8 +318,9 @@ class Normal(Law):
 
 @dataclass(frozen=True)
 class DotProduct(Law):
-    """Describe the scores s_i = q·k_i/√d of one Gaussian query and n Gaussian keys, d ≥ 1.
+    """Describe the scores s_i = q·k_i/√d of one query q and n keys k_i, all standard normal.
 
+    `d`, their dimension, is an integer, 1 or more; else raises TypeError or ValueError.
     Given the query, the scores are independent N(0, |q|²/d), exactly and at any d. So a row is a
     normal row with a random radius, |q|²/d = χ²_d/d, shared by all its scores: they are
     uncorrelated but not independent, Cov(s_i², s_j²) = 2/d.
@@ -354,12 +368,12 @@ class DotProduct(Law):
             return cast(FloatArray, np.where(below, -0.5 * self.d * np.log1p(-lost), np.inf))
 
     def logpdf(self, s: ArrayLike) -> FloatArray:
-        """Return log f(s) of one score, elementwise, with f(s) = √d h(√d s),
-        h(x) = (|x|/2)^ν K_ν(|x|) / (√π Γ(ν + ½)), ν = (d − 1)/2.
+        """Return log f(s) of one score, elementwise in s, f(s) = √d h(√d s).
 
-        It is accurate to 1e-12 relative to 1 + |value| for d ≤ 10⁶. At d = 1 the density is
+        Here h(x) = (|x|/2)^ν K_ν(|x|) / (√π Γ(ν + ½)), with ν = (d − 1)/2 and the Bessel function
+        K_ν. It is accurate to 1e-12 relative to 1 + |value| for d ≤ 10⁶. At d = 1 the density is
         infinite at 0.
-        """  # noqa: D205
+        """
         with np.errstate(over="ignore"):
             x = np.sqrt(self.d) * np.abs(_checking.real("s", s))
         infinite = np.isinf(x)
@@ -367,7 +381,7 @@ class DotProduct(Law):
         return cast(FloatArray, np.where(infinite, -np.inf, value) + 0.5 * np.log(self.d))
 
     def mixture(self, log_n: float) -> tuple[Law, Nodes]:
-        """Return the standard normal law, and nodes of |q|/√d, the factor that a row shares."""
+        """Return Normal(), and nodes of |q|/√d, which a row shares, for up to e^{log_n} keys."""
         return Normal(), quadrature.length_nodes(self.d, log_n)
 
     def _sample(self, rng: np.random.Generator, rows: int, n: int) -> FloatArray:
@@ -385,9 +399,10 @@ class DotProduct(Law):
 
 @dataclass(frozen=True)
 class Cosine(Law):
-    """Describe the scores s_i = cos(q, k_i) of directions uniform on the sphere, d ≥ 3.
+    """Describe the scores s_i = cos(q, k_i) of directions uniform on the sphere in d dimensions.
 
-    The scores of a row are independent, with density ∝ (1 − s²)^{(d−3)/2} on [−1, 1].
+    `d` is an integer, 3 or more; else raises TypeError or ValueError. The scores of a row are
+    independent, with density ∝ (1 − s²)^{(d−3)/2} on [−1, 1].
 
     Chapter: cosine.
 
@@ -414,9 +429,9 @@ class Cosine(Law):
     def log_mgf(self, alpha: ArrayLike) -> FloatArray:
         """Return κ(α) = log E e^{αs} = log ₀F₁(; d/2; α²/4), elementwise in α ≥ 0.
 
-        ₀F₁(; d/2; α²/4) = Γ(d/2)(2/α)^{d/2−1} I_{d/2−1}(α). The relative error is below 1e-12 for
-        d ≤ 10⁶ and 1e-150 ≤ α ≤ 10¹². Up to α = 2√d it is the power series, of positive terms;
-        beyond, `special.log_bessel_i_normalised`.
+        ₀F₁(; d/2; α²/4) = Γ(d/2)(2/α)^{d/2−1} I_{d/2−1}(α), I the Bessel function. The relative
+        error is below 1e-12 for d ≤ 10⁶ and 1e-150 ≤ α ≤ 10¹². Up to α = 2√d it is the power
+        series, whose terms are positive.
         """
         a = _checking.alpha(alpha)
         return np.where(self._is_small(a), self._series(a), a - self._bessel(a).deficit)
@@ -443,6 +458,7 @@ class Cosine(Law):
     def log_mgf_derivatives(self, alpha: ArrayLike) -> BesselSeries:
         """Return α − κ(α), κ'(α), 1 − κ'(α) and κ''(α), κ(α) = log E e^{αs}, elementwise in α ≥ 0.
 
+        They are the fields `deficit`, `first`, `first_complement` and `second` of what is returned.
         κ'(α) = I_{d/2}(α)/I_{d/2−1}(α) is the mean of s under the density tilted by e^{αs}, and
         κ''(α) its variance: 0 and 1/d at α = 0. Relative errors are below 1e-12 of 1 + α − κ and of
         the other three, for d ≤ 10⁶ and α ≤ 10¹².
@@ -498,7 +514,7 @@ class Cosine(Law):
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return nodes of Gauss's rule on panels, from d = 100 on with the smoothness of αs + X."""
+        """Return nodes as `Law` does; from d = 100 on they say how smooth αs + Gumbel noise is."""
         nodes = super().quadrature_nodes(alpha, log_n, tilt=tilt, further=further)
         if self.d < SMOOTH_DIMENSION:
             return nodes
@@ -506,7 +522,7 @@ class Cosine(Law):
         return nodes._replace(smoothness=quadrature.smoothness(alpha * spread, log_n))
 
     def tail(self, s: ArrayLike) -> FloatArray:
-        """Return P(score > s), elementwise: half an incomplete beta function of 1 − s²."""
+        """Return P(score > s), elementwise in s: half an incomplete beta function of 1 − s²."""
         x = np.clip(_checking.real("s", s), -1.0, 1.0)
         half_d = (self.d - 1) / 2.0
         beyond = np.where(

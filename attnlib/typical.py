@@ -51,15 +51,16 @@ STEP = 1.15
 def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: int = 0) -> Estimate:
     """Return the geometric mean exp(E log g) of the gradient g over random rows, for each α.
 
-    - `alpha`: α ≥ 0, a number or an array.
-    - `rows`: by default 10 000.
+    - `law`, `n`, `seed`: as the module says; the seed is 0 by default.
+    - `alpha`: α ≥ 0, a number or an array that is not empty.
+    - `rows`: 2 or more, by default 10 000.
 
     Returns an `Estimate` of the shape of α. The standard error is that of E log g, times the value.
     All α use the same rows, so differences between them are less noisy than the standard errors
     say. Each α takes a few nanoseconds a score. Results below the smallest float are 0. The mean of
     g is in `exact.gradient`; for medians, pass `rows.gradient` to `sampling.sample`.
 
-    Raises ValueError or TypeError for a bad α. Chapter: mean_gradient.
+    Raises ValueError or TypeError for other arguments. Chapter: mean_gradient.
 
     >>> from attnlib.scores import Normal
     >>> value, error = gradient(Normal(), [1.0, 4.0], n=512, rows=2000)
@@ -86,16 +87,17 @@ def best_alpha(
 ) -> Estimate:
     """Return the α that maximises the geometric mean exp(E log g) of the gradient g of random rows.
 
+    - `law`, `n`, `seed`: as the module says; the seed is 0 by default.
     - `rows`: 100 or more. By default it is as large as some seconds allow: about 10⁸ scores, but at
       least 4000 rows, and at most 10⁵.
     - `report`: a function that is called with each α before a pass over the rows.
 
-    Returns an `Estimate`. The secant method finds the root of the mean of ∂log g/∂log α, over the
-    same rows at every step. The standard error is that of this mean, divided by its slope; for
-    `Normal` it is about 0.75/√rows of the value.
+    Returns an `Estimate` of one number. The secant method finds the root of the mean of ∂log g/∂log
+    α, over the same rows at every step. The standard error is that of this mean, divided by its
+    slope; for `Normal` it is about 0.75/√rows of the value.
 
-    Raises ValueError or TypeError for fewer than 100 rows, and RuntimeError where these rows show
-    no maximum. Chapter: mean_gradient.
+    Raises ValueError or TypeError for other arguments and for a law whose two largest scores mostly
+    tie, and RuntimeError where these rows show no maximum. Chapter: mean_gradient.
 
     >>> from attnlib.scores import Normal
     >>> value, error = best_alpha(Normal(), 512, rows=4000)  # in units of √(2 log n), near 1
@@ -130,14 +132,14 @@ def best_alpha(
 def row_optima(law: Law, n: int, *, rows: int, seed: int = 0) -> FloatArray:
     """Return the α that maximises the gradient g of each random row, an array (rows,).
 
+    - `law`, `n`, `rows`, `seed`: as the module says; 2 rows or more, and the seed is 0 by default.
+
     With δ the gap of its two largest scores, a row's optimum lies between 0.44/δ and c/δ where 2c(n
     − 1)e^{−c} = 0.44: g reaches 0.44/δ with the two largest keys alone, more keys raise it, and it
     is below α and below 2α(n − 1)e^{−αδ}. Between those ends log g is tabulated at steps of 15 %,
     and every maximum of the table is refined by SciPy's bracketing search; the highest is taken.
     The relative error is below 1e-6. A row whose largest scores tie has no optimum: it gets a
-    number above 10⁵⁹.
-
-    Chapter: mean_gradient.
+    number above 10⁵⁹. Chapter: mean_gradient.
 
     >>> from attnlib.scores import Normal
     >>> row_optima(Normal(), 512, rows=3).shape

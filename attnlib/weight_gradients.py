@@ -35,17 +35,18 @@ def by_head(
 
     - `queries`, `keys`: pairs (array, gradient) of one shape: the kernel first, then the bias if
       there is one. Any arrays that NumPy reads, in half precision too.
-    - `heads`, `key_heads`: numbers of query heads and key heads, by default equal.
-    - `axis`: the axis of the kernel that runs over heads: −1 for (inputs, heads · d), 0 for
-      (heads · d, inputs), 1 for (inputs, heads, d). A bias is (heads · d,) or (heads, d).
-    - `tolerance`: how far the sums over queries and over keys may differ, in units of their
-      difference if all products had random signs. In theory the sums are equal. They differ where
-      queries enter the model elsewhere too, or where wrong arrays are given. Give 0.05 for half
-      precision.
+    - `heads`, `key_heads`: numbers of query heads and key heads, by default equal. The second
+      divides the first.
+    - `axis`: the axis of the kernel that runs over heads: −1 (the default) for (inputs, heads · d),
+      0 for (heads · d, inputs), 1 for (inputs, heads, d). A bias is (heads · d,) or (heads, d).
+    - `tolerance`: how far the sums over queries and over keys may differ, by default 0.001, in
+      units of their difference if all products had random signs. In theory the sums are equal. They
+      differ where queries enter the model elsewhere too, or where wrong arrays are given. Give 0.05
+      for half precision.
 
     Returns an array (heads,), accurate to rounding in float64. Give gradients that are unscaled,
-    summed over shards and not yet clipped. Raises ValueError where shapes do not fit or where the
-    sums disagree.
+    summed over shards and not yet clipped. Raises ValueError or TypeError where shapes or numbers
+    of heads do not fit, and ValueError where the sums disagree.
 
     >>> w_q, w_k = np.array([[2.0, 1.0]]), np.array([[1.0, 0.5]])
     >>> by_head([(w_q, [[0.5, 3.0]])], [(w_k, [[1.0, 6.0]])], heads=2)
@@ -78,7 +79,13 @@ def sum_groups(sums: FloatArray, groups: int) -> FloatArray:
 
 
 def mismatch(queries: FloatArray, keys: FloatArray) -> float:
-    """Return how far the sums of queries and keys differ, in units of what random signs give."""
+    """Return how far the sums of queries and keys differ, in units of what random signs give.
+
+    - `queries`, `keys`: arrays (2, heads) and (2, key heads), as `sum_groups` takes them. Heads
+      that share keys are added up; all heads, where key heads do not divide them.
+
+    Returns a float, 0 where all sums are 0.
+    """
     groups = keys.shape[1] if queries.shape[1] % keys.shape[1] == 0 else 1
     (q, q_square), (k, k_square) = sum_groups(queries, groups), sum_groups(keys, groups)
     unit = float((q_square + k_square).sum())

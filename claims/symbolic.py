@@ -24,32 +24,32 @@ DIMENSION, LENGTH = sympy.symbols("d L", positive=True)  # of q and k; of the te
 
 @dataclass(frozen=True)
 class Identity:
-    """A statement left = right, to be proved by simplifying the difference to zero."""
+    """State left = right, to be proved by simplifying the difference to zero."""
 
     left: Any
     right: Any
 
     @cached_property
     def residual(self) -> Any:
-        """left − right, simplified; matrices entry by entry."""
+        """Return left − right, simplified; matrices entry by entry."""
         return sympy.simplify(self.left - self.right)
 
     @property
     def proved(self) -> bool:
-        """Whether the residual simplifies to zero."""
+        """Return whether the residual simplifies to zero."""
         residual = self.residual
         return bool(residual.is_zero_matrix if hasattr(residual, "shape") else residual == 0)
 
 
 class Moments(NamedTuple):
-    """A mean and a variance."""
+    """Hold a mean and a variance."""
 
     mean: float
     variance: float
 
 
 def product_moments(mean: float) -> Moments:
-    """Return those of qk for q and k of this mean and of variance 1, as `product_variance` says."""
+    """Return mean and variance of qk, for independent q and k of this mean and of variance 1."""
     return Moments(mean**2, 1.0 + 2.0 * mean**2)
 
 
@@ -87,7 +87,10 @@ def product_variance_of_any_law() -> Identity:
 
 
 def softmax(n: int) -> tuple[Any, Any]:
-    """Return the symbols s_1 … s_n and p_i = e^{αs_i}/Σ_j e^{αs_j} as column matrices."""
+    """Return the symbols s_1 … s_n and p_i = e^{αs_i}/Σ_j e^{αs_j} as column matrices.
+
+    ValueError or TypeError unless `n` is an integer, 1 or more.
+    """
     count = _checking.integer("n", n, minimum=1)
     s = sympy.Matrix(sympy.symbols(f"s1:{count + 1}", real=True))
     weights = (ALPHA * s).applyfunc(sympy.exp)
@@ -96,7 +99,7 @@ def softmax(n: int) -> tuple[Any, Any]:
 
 @cache
 def jacobian(n: int) -> Identity:
-    """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j) as n × n matrices.
+    """Return ∂p_i/∂s_j = α(p_i δ_ij − p_i p_j) as n × n matrices, p = softmax(αs).
 
     Sources 000 and 004; chapter: jacobian.
     """
@@ -106,7 +109,7 @@ def jacobian(n: int) -> Identity:
 
 @cache
 def l1_identity(n: int) -> Identity:
-    """Return ½ Σ_ij |∂p_i/∂s_j| = α(1 − Σp²).
+    """Return ½ Σ_ij |∂p_i/∂s_j| = α(1 − Σp²) for a row of `n` scores, p = softmax(αs).
 
     The weights w_i = e^{αs_i} are positive symbols, so sympy resolves the absolute values:
     ∂p_i/∂s_j = α w_j ∂p_i/∂w_j. Source 000; chapter: gradient.
@@ -151,7 +154,11 @@ def cosine_mgf(d: int) -> Identity:
 
 
 def cosine_mgf_is_elementary(d: int) -> bool:
-    """Return whether sympy reduces ₀F₁(; d/2; α²/4) to elementary functions. Chapter: cosine.
+    """Return whether sympy reduces ₀F₁(; d/2; α²/4) to elementary functions.
+
+    - `d`: an integer, 3 or more; else raises ValueError or TypeError.
+
+    Chapter: cosine.
 
     >>> cosine_mgf_is_elementary(3), cosine_mgf_is_elementary(4)
     (True, False)

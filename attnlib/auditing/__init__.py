@@ -86,8 +86,9 @@ def audit(
     - `expected`: the number that should multiply q·k or the cosine: a number, a policy or its name,
       or a function of n, d and the position.
     - `length`: the largest n that is asked, for laws in n and windows; 32 or more, by default 1024.
-    - `dtype`, `kv_dtype`, `device`: the type of the tensors, and a coarser type in which the
-      attention keeps keys and values: of float8, int8, int4, or 16 bits, in which it may compute.
+    - `dtype`, `kv_dtype`, `device`: the tensors' type, by default float32; a coarser one in which
+      the attention keeps keys and values (float8, int8, int4, or 16 bits, in which it may compute),
+      by default none; and where they are, by default "cpu".
     - `arrays`: "torch" (the default), "numpy" or "jax": what the attention takes and returns.
       Gradients are asked of tensors only.
     - `verbose`: True prints the facts of the report too.
@@ -128,10 +129,9 @@ def audit(
     model's configuration, or else the census of transformers' families, gives the intended scale,
     but never the module. Where neither does, `passed` is None. Then the implementations are
     compared on the inputs, unless `expected` is a policy or there is a finding. Of any other
-    module, and where a model
-    writes its attention out, the scale of each call is computed from the arguments of PyTorch's
-    attention, or of a softmax, and also compared with that of other layers. Norms of q and k that a
-    family has and a layer lacks are a finding.
+    module, and where a model writes its attention out, the scale of each call is computed from the
+    arguments of PyTorch's attention, or of a softmax, and also compared with that of other layers.
+    Norms of q and k that a family has and a layer lacks are a finding.
 
     Returns a `Report`. Its numbers have intervals, from the rounding of `dtype`, the rows and the
     heads. An audit of a function takes some 470 calls and less than 2 s at d = 128 and 1024 keys on

@@ -50,7 +50,10 @@ DIGITS = 4
 
 
 class Finding(NamedTuple):
-    """Hold a property that is not as intended."""
+    """Hold a property that is not as intended: what was expected and found, in words.
+
+    `code` is its kind, a key of `CODES`; `where` and `evidence` are words too, or empty.
+    """
 
     code: str
     where: str
@@ -65,7 +68,10 @@ class Finding(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """Hold the number that multiplies q·k, or the cosine: by row asked, all heads together."""
+    """Hold the number that multiplies q·k, or the cosine: by row asked, all heads together.
+
+    Arrays have the shape (rows asked,); `value` lies between `low` and `high`.
+    """
 
     applied_to: str
     """"dot product" or "cosine"."""
@@ -79,12 +85,12 @@ class Scale(NamedTuple):
     """"the same for every n", a name in `attnlib.policies.POLICIES`, or what was fitted."""
 
     def at(self, row: int) -> Interval:
-        """Return the scale of a row asked, by its place among them, with its interval."""
+        """Return the scale of a row asked as (value, low, high); `row` is its place among them."""
         return Interval(float(self.value[row]), float(self.low[row]), float(self.high[row]))
 
     @property
     def interval(self) -> Interval:
-        """The scale at the last row, with its interval."""
+        """Return the scale at the last row asked as (value, low, high)."""
         return self.at(-1)
 
     def __str__(self) -> str:
@@ -94,7 +100,7 @@ class Scale(NamedTuple):
 
 @dataclass
 class Report:
-    """Hold the result of `audit`. Printed, it is a summary."""
+    """Hold the result of `audit`, a summary when printed; `scale` is None if not measured."""
 
     scale: Scale | None = None
     facts: dict[str, str] = field(default_factory=dict)
@@ -112,7 +118,7 @@ class Report:
 
     @property
     def passed(self) -> bool | None:
-        """Whether there is no finding; None if there is none, but an intended scale is unknown."""
+        """Return whether there is no finding; None if there is none, but `unknown` is not empty."""
         return None if self.unknown and not self.findings else not self.findings
 
     def add(
@@ -124,7 +130,7 @@ class Report:
         *,
         where: str = "",
     ) -> None:
-        """Add a finding: what is intended, what is the case, and the evidence."""
+        """Add a `Finding`: its code, what is intended, what was found, the evidence, and where."""
         self.findings.append(Finding(code, where, expected, found, evidence))
 
     def _table(self) -> dict[str, Any]:
@@ -138,7 +144,7 @@ class Report:
         }
 
     def to_json(self) -> str:
-        """Return the scale, facts, findings and parts as JSON text."""
+        """Return JSON text of `passed`, scale, facts, unknown, findings and parts."""
 
         def numbers(array: Any) -> list[float | None]:
             if not isinstance(array, np.ndarray):

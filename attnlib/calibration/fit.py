@@ -95,25 +95,25 @@ class ScaleFit:
 
     @property
     def gain(self) -> Estimate:
-        """The decrease of the mean loss on the test texts, and its standard error between texts."""
+        """Return by how much the test texts' mean loss falls, and its standard error over texts."""
         falls = self.before - self.after
         return Estimate(falls.mean(), falls.std(ddof=1) / np.sqrt(falls.size))
 
     @property
     def gain_interval(self) -> tuple[float, float]:
-        """The 95 % interval of the gain, by Student's t between texts: (low, high)."""
+        """Return the 95 % interval of the gain, by Student's t over texts: (low, high)."""
         mean, error = map(float, self.gain)
         half = float(stdtrit(self.before.size - 1, 0.975)) * error
         return mean - half, mean + half
 
     @property
     def recommended(self) -> bool:
-        """Whether the gain is significant: its 95 % interval lies above 0."""
+        """Return whether the gain is significant: its 95 % interval lies above 0."""
         return self.gain_interval[0] > 0.0
 
     @property
     def doubt(self) -> str:
-        """A remark in words where t lies outside its interval, with the reason; else ""."""
+        """Return a remark in words where t lies outside its interval, with the reason; else ""."""
         low, high = self.interval or (0.0, math.inf)
         t = math.exp(np.nanmax(self.a))
         if low * (1.0 - OUTSIDE) <= t <= high * (1.0 + OUTSIDE):
@@ -219,19 +219,19 @@ def fit_scales(
     - `per`: what has a factor of its own: "model" (the default), "layer" or "head".
     - `law`: how the factor depends on the keys n that a query sees: "constant" (the default);
       "log", t = e^{a + b log(n/n₀)}, where b is fitted: 1 for a log-linear law and 0 for none; or a
-      policy, whose rule over its value at n₀ is multiplied by e^a.
-    - `train_length`: n₀, by default the most keys that a query of the texts sees.
+      policy or its name, whose rule over its value at n₀ is multiplied by e^a.
+    - `train_length`: n₀ > 0, by default the most keys that a query of the first text sees.
     - `steps`: the largest number of steps of L-BFGS (scipy), from t = 1, by default 12.
     - `report`: a function called with what was computed, "fit" or "held out", and its loss.
-    - `memory`: a `Cache` that keeps each pass in a file. A second call with the same model and the
-      same token ids goes on where the first was stopped.
+    - `memory`: an `attnlib.calibration.pass_cache.Cache`, which keeps each pass in a file. A second
+      call with the same model and the same token ids goes on where the first was stopped.
 
     Returns a `ScaleFit`; its `recommended` is whether the 95 % interval of the gain over texts is
     above 0. |log t| is at most log 8 at n₀; the unit of the loss does not matter. The model is not
     changed.
 
-    Raises ValueError for no text in `train` or fewer than two in `test`, and for arguments that are
-    not as above; and the errors of `scale_gradient`. Chapter: calibration.
+    Raises ValueError for no text in `train` or fewer than two in `test`, ValueError or TypeError
+    for arguments that are not as above, and the errors of `scale_gradient`. Chapter: calibration.
     """
     _checking.choice("per", per, ("model", "layer", "head"))
     steps = _checking.integer("steps", steps, minimum=1)

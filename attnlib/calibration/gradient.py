@@ -34,13 +34,13 @@ class ScaleGradient:
 
     @property
     def value(self) -> FloatArray:
-        """The mean over the texts, an array (layers, heads)."""
+        """Return the mean over the texts, an array (layers, heads)."""
         mean: FloatArray = self.samples.mean(axis=0)
         return mean
 
     @property
     def standard_error(self) -> FloatArray:
-        """The standard error of the mean, between texts, (layers, heads); NaN for one text."""
+        """Return the standard error of `value` over texts, (layers, heads); NaN for one text."""
         with np.errstate(invalid="ignore", divide="ignore"):
             spread = np.square(self.samples - self.value).sum(axis=0) / (len(self.samples) - 1.0)
         error: FloatArray = np.sqrt(spread / len(self.samples))
@@ -49,8 +49,8 @@ class ScaleGradient:
     def p_values(self) -> FloatArray:
         """Return the p-value of each head for a mean of 0, corrected for the number of heads.
 
-        An array (layers, heads), by Student's t, times the number of heads (Bonferroni): below .05
-        a head's mean is significantly different from 0 among all.
+        An array (layers, heads), by Student's t, times the number of heads (Bonferroni), at most 1:
+        below .05 a head's mean is significantly different from 0 among all. NaN for one text.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = np.abs(self.value) / self.standard_error
@@ -72,7 +72,7 @@ class ScaleGradient:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each head: layer, head, gradient, standard_error and p_value."""
+        """Return a dictionary a head: layer (name), head, gradient, standard_error and p_value."""
         value, error, chance = self.value, self.standard_error, self.p_values()
         return [
             {
@@ -95,15 +95,16 @@ def scale_gradient(
 ) -> ScaleGradient:
     """Measure ∂L/∂log t of every layer and head, for logits times t, at t = 1.
 
-    With z_i = Σ_j p_ij v_j it is Σ_i ⟨∂L/∂z_i, Cov_p(ℓ_i, v)⟩, the covariance of logits and values
-    under the weights. One backward pass of each batch gives it for all heads. Where every head has
-    0, no small change of scale lowers the loss. It is the derivative for one head, or for a
-    common factor of several if summed; a larger step needs `fit_scales`.
+    For a head with the logits ℓ_i, the weights p_i, and the outputs z_i = Σ_j p_ij v_j of its
+    queries i it is Σ_i ⟨∂L/∂z_i, Cov_p(ℓ_i, v)⟩, the covariance of logits and values under the
+    weights. One backward pass of each batch gives it for all heads. Where every head has 0, no
+    small change of scale lowers the loss. It is the derivative for one head, or for a common factor
+    of several if summed; a larger step needs `fit_scales`.
 
     - `model`: an nn.Module. It runs as it is, in training or evaluation; compiled parts run as they
       are written.
-    - `batches`: what `loss` takes; each batch counts as one text. Standard errors are between
-      batches, so give eight or more independent texts.
+    - `batches`: a list of what `loss` takes; each batch counts as one text. Standard errors are
+      between batches, so give eight or more independent texts.
     - `loss`: a function of (model, batch) that returns a scalar tensor. Where it calls the model
       several times, all calls count. By default a model of transformers computes its own loss, and
       a batch is token ids or a mapping of its arguments.
@@ -119,8 +120,8 @@ def scale_gradient(
 
     Warns with a UserWarning of modules that may attend otherwise, and of layers whose heads are in
     doubt. Raises ValueError for no batches, for a layer whose number of heads differs between
-    batches, and for a loss that is not a finite number or does not depend on attention;
-    RuntimeError for attention that cannot be reached, with its name.
+    batches, and for a loss that is not a finite number or does not depend on attention; TypeError
+    for one batch without a list; RuntimeError for attention that cannot be reached, with its name.
     Chapter: calibration.
     """
     passes = [

@@ -33,7 +33,9 @@ ROWS = 256
 class Needles:
     """Hold statistics of each head's rows with a target, as `needles` measures them.
 
-    Arrays are sums over rows, of the shape (texts, layers, heads). Chapter: retrieval.
+    Arrays are sums over rows, (texts, layers, heads). P is the weight of the target, ℓ_* its logit,
+    and m the mean of the others under their own softmax; P_t and L(t) = E[−log P_t] belong to all
+    logits times t, and t* makes L least. GRID is 37 factors t from ⅛ to 8. Chapter: retrieval.
     """
 
     layers: list[str]
@@ -90,7 +92,8 @@ class Needles:
     def best_factor(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return t* of each head and the ends of its 95 % interval, a bootstrap over texts.
 
-        The arrays (layers, heads) hold 0 or ∞ beyond ⅛ to 8. The ends are NaN for one text.
+        Three arrays (layers, heads): 0 or ∞ beyond ⅛ to 8, and 0 for a head without rows. The ends
+        are NaN for one text.
         """
         best = root(-self.derivatives.sum(axis=0))
         texts = self.rows.shape[0]
@@ -121,8 +124,8 @@ def root(falling: FloatArray) -> FloatArray:
 def repeated_tokens(vocabulary: int, length: int, texts: int, seed: int = 0) -> list[Tensor]:
     """Return texts of random tokens, each a sequence that is repeated once.
 
-    - `vocabulary`: the number of token ids.
-    - `length`: the number of tokens of each text; an odd one is reduced by 1.
+    - `vocabulary`: the number of token ids, 1 or more.
+    - `length`: the number of tokens of each text, 2 or more; an odd one is reduced by 1.
     - `texts`: the number of texts.
     - `seed`: the seed of the random numbers, by default 0.
 
@@ -143,8 +146,9 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
       `repeated_tokens`. Which rows count depends on targets alone, not on what the model does with
       them; at most 256 of a text, spread evenly.
 
-    Returns a `Needles`. Warns and raises as `probe` where attention cannot be observed.
-    Raises ValueError for targets and texts that are not as above. Chapter: retrieval.
+    Returns a `Needles`. Warns and raises as `probe` where attention cannot be observed. Raises
+    ValueError or TypeError for targets and texts that are not as above, and ValueError where a
+    text has no target. Chapter: retrieval.
     """
     if isinstance(targets, str) and targets == "repeat":
         targets = _repeated

@@ -85,7 +85,7 @@ def from_gradients(
     loss is the one whose gradients are in `.grad`. Call it after unscaling and before clipping.
 
     - `model`: an nn.Module with gradients, the part of a model that is trained.
-    - `check`: a batch and a loss as `scale_gradient` takes them. The result is then compared with
+    - `check`: a pair (batch, loss) as `scale_gradient` takes them. The result is then compared with
       `scale_gradient` on that batch. By default there is no comparison.
     - `tolerance`: how far sums may be apart, in units of the root of the sum of squared products:
       0.001, or 0.05 where gradients are in half precision. Give 0.05 where they were computed in

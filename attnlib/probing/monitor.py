@@ -157,7 +157,10 @@ class Monitor:
         return [] if table is None else clip(interception.uncompiled(self.model), table, limit)
 
     def table(self) -> Any:
-        """Return a pandas DataFrame: the tables of all watched steps, with a column `step`."""
+        """Return a pandas DataFrame: the tables of all watched steps, with a column `step`.
+
+        It is empty where none was watched. Raises ModuleNotFoundError without pandas.
+        """
         with extra_packages("table"):
             import pandas as pd
 

@@ -77,8 +77,8 @@ TARGET_DEFINITIONS = {
 class Report:
     """Hold the measurements of `probe`: a table, JSON, and a summary when printed.
 
-    Without `theory` the columns of random scores are NaN; `targets` adds the columns of
-    `TARGET_DEFINITIONS`.
+    With theory=False the columns of random scores are NaN; targets=True, by default False, adds the
+    columns of `TARGET_DEFINITIONS`.
     """
 
     def __init__(self, *, theory: bool = True, targets: bool = False) -> None:
@@ -97,11 +97,11 @@ class Report:
 
     @property
     def definitions(self) -> dict[str, str]:
-        """The meaning of each column of the table, and of the theory in "random", by name."""
+        """Return what each column of the table means, by name, and the theory at "random"."""
         return {**self._columns, "random": RANDOM}
 
     def add(self, layer: str, call: int, measured: Measured) -> None:
-        """Add a measured call of attention, number `call` of that layer in a run of the model."""
+        """Add what was `measured` in a call of `layer`, the `call`-th in a run, from 0."""
         heads = measured.value_variance.shape[-1]
         key = layer, call, heads, measured.dimension
         self._tallies.setdefault(key, Tally(heads)).add(measured)
@@ -114,8 +114,8 @@ class Report:
     def table(self) -> Any:
         """Return a pandas DataFrame, a row for each layer, call and head, in the calls' order.
 
-        Its columns are those of `definitions`. NaN stands for a mean over no rows, and for random
-        scores without theory or at an α above 10⁴. Raises ModuleNotFoundError without pandas.
+        Its columns are in `definitions`. NaN stands for a mean over no rows, and for random scores
+        without theory or at an α above 10⁴. Raises ModuleNotFoundError without pandas.
         """
         with extra_packages("table"):
             import pandas as pd
@@ -123,7 +123,7 @@ class Report:
         return pd.DataFrame(self._lines(), columns=list(self._columns))
 
     def to_json(self) -> str:
-        """Return the definitions and the table as JSON text; null for NaN and infinity."""
+        """Return JSON: definitions, table ("heads"), not_measured and notes; null for NaN and ∞."""
         heads = [
             {
                 name: None if isinstance(value, float) and not math.isfinite(value) else value
