@@ -240,8 +240,11 @@ def reach(
       for the query at the last position. d is by default that of the law, if it has one.
     - `sinks`: as in `weight`.
 
-    Under a policy E P may fall below ½ and rise again: the last n ≤ e¹⁰⁰ with E P ≥ ½ is returned.
-    It is 0 where there is none, and infinite where E P ≥ ½ up to e¹⁰⁰, or up to e⁷⁰⁰ at a fixed α.
+    Under a policy E P may fall below ½ and rise again: the last n ≤ e¹⁰⁰ with E P ≥ ½ is sought in
+    steps of ¼ in log n. A rise that is shorter, as where a rule grows by jumps (llama_4), may be
+    missed, and the n before it returned. A policy's α counts as 10⁴/σ at most. The result is 0
+    where no n has E P ≥ ½, as with a large sink, and infinite where E P ≥ ½ up to e¹⁰⁰, or up to
+    e⁷⁰⁰ at a fixed α.
     α and the needle's parameter broadcast. Errors are as the module says, and a TypeError without
     exactly one of `alpha` and `policy`, for `d` beside `alpha`, and for a policy without any d.
     Chapter: retrieval_range.

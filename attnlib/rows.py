@@ -107,9 +107,9 @@ def gradient(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
 def frobenius_norm(s: ArrayLike, alpha: ArrayLike = 1.0) -> FloatArray:
     """Return the Frobenius norm ‖J‖_F = α √(Σp² − 2Σp³ + (Σp²)²) of the Jacobian, an array (…).
 
-    With 1 − max p = R/(1 + R) and the other weights as fractions of R, R factors out, so nothing
-    cancels or underflows when p is nearly one-hot. The relative error is below 1e-12; it takes O(n)
-    a row. Raises the errors of `softmax`. Chapter: jacobian.
+    It takes O(n) a row and does not build J. The relative error is below 1e-12 as long as 1 − max p
+    exceeds 1e-300, also where p is nearly one-hot: it is computed from R = (1 − max p)/max p, which
+    factors out, without cancellation. Raises the errors of `softmax`. Chapter: jacobian.
 
     >>> float(frobenius_norm([0.0, 0.0]))  # the four entries are ±¼
     0.5

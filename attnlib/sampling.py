@@ -176,7 +176,7 @@ def make_estimate(value: ArrayLike, error: ArrayLike) -> Estimate:
 
 
 def cores() -> int:
-    """Return the number of processor cores that this process may use."""
+    """Return the number of logical processors that this process may use, if known; else all."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -155,13 +155,17 @@ class Law(ABC):
     def quadrature_nodes(
         self, alpha: float, log_n: float, *, tilt: float = 0.0, further: float = 0.0
     ) -> Nodes:
-        """Return nodes that average a function of a score s, if it varies no faster than e^{αs}.
+        """Return nodes for the mean of a bounded function of a score s, smooth on the length 1/α.
 
-        - `alpha`, `log_n`: α ≥ 0, and log n where the score is one of n independent scores.
+        Such a function is exp(−e^{αs−u}). One that grows like e^{αs} is not: use `log_mgf`.
+
+        - `alpha`, `log_n`: α ≥ 0, and log n where the score is one of n independent scores, else 0.
         - `tilt`: θ; unless it is 0, the score is a needle's, with the density f(s)e^{θs}/E e^{θs}.
-        - `further`: the smallest density that is covered is lower by the factor e^{−further}.
+        - `further`: by default 0. On the right the nodes reach to where the score's density is
+          e^{−40−further}/n² of its maximum.
 
-        Returns `Nodes`: increasing scores, and their weights with the sum 1.
+        Returns a named tuple: `scores`, increasing; `weights`, with the sum 1; and `smoothness`, by
+        how much a step over the largest αs + Gumbel noise may be longer, 1 unless the law knows it.
         """
         width = quadrature.WIDTH / alpha if alpha > 0.0 else inf
         depth = quadrature.DEPTH + 2.0 * log_n + further

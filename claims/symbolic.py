@@ -133,10 +133,12 @@ def normal_mgf() -> Identity:
 
 @cache
 def cosine_mgf(d: int) -> Identity:
-    """Return E e^{αs} of the cosine law in its elementary form, for d = 3, 5 or 7.
+    """Return the identity of E e^{αs}, an integral over the cosine law, and its elementary form.
 
-    sinh α/α, 3(α cosh α − sinh α)/α³ and 15((α² + 3) sinh α − 3α cosh α)/α⁵. The density is
-    ∝ (1 − s²)^{(d−3)/2}. Chapter: cosine. Raises ValueError for another d.
+    - `d`: the dimension, 3, 5 or 7; else raises ValueError.
+
+    The density of s is ∝ (1 − s²)^{(d−3)/2}, and the forms are sinh α/α, 3(α cosh α − sinh α)/α³
+    and 15((α² + 3) sinh α − 3α cosh α)/α⁵. Returns an `Identity`. Chapter: cosine.
     """
     sinh, cosh = sympy.sinh(ALPHA), sympy.cosh(ALPHA)
     forms = {

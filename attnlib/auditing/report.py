@@ -118,7 +118,7 @@ class Report:
 
     @property
     def passed(self) -> bool | None:
-        """Return whether there is no finding; None if there is none, but `unknown` is not empty."""
+        """Return False if there are findings; else None if `unknown` holds something, else True."""
         return None if self.unknown and not self.findings else not self.findings
 
     def add(

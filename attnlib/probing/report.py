@@ -114,8 +114,9 @@ class Report:
     def table(self) -> Any:
         """Return a pandas DataFrame, a row for each layer, call and head, in the calls' order.
 
-        Its columns are in `definitions`. NaN stands for a mean over no rows, and for random scores
-        without theory or at an α above 10⁴. Raises ModuleNotFoundError without pandas.
+        `definitions` says what its columns mean. NaN stands for a mean over no rows; for random
+        scores with theory=False or at an α above 10⁴; and with theory=False for `gradient_share`.
+        Raises ModuleNotFoundError without pandas.
         """
         with extra_packages("table"):
             import pandas as pd
