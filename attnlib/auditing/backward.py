@@ -57,7 +57,7 @@ def gradients(subject: Subject, length: int, unit: float, shift: float = 0.0) ->
     heads = subject.size.heads // subject.size.key_heads
 
     def log_weight(of: int = 0) -> Tensor:
-        return torch.log(subject.answer([q, k, v], {})[0, :heads, -1, -1 - of].double()).sum()
+        return torch.log(subject.answer([q, k, v])[0, :heads, -1, -1 - of].double()).sum()
 
     def log_odds() -> Tensor:
         return log_weight(0) - log_weight(1)
@@ -97,7 +97,7 @@ def _inputs(subject: Subject, length: int, x: float, shift: float) -> list[Tenso
     k[:, -1, 1], k[:, -1, 3] = k[:, -1, 3], 0.0
     v = torch.zeros(len(k), length, subject.value_size, dtype=torch.float64)
     v[:, -1, -1] = v[:, :-1, -2] = 1.0
-    return [t[None].to(subject.dtype).to(subject.device) for t in (given.q, k, v)]
+    return subject.tensors(given.q, k, v)
 
 
 @torch.no_grad()

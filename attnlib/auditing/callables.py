@@ -15,8 +15,16 @@ from attnlib.auditing import causes, questions
 from attnlib.auditing.backward import Gradient, gradients
 from attnlib.auditing.questions import SHORT
 from attnlib.auditing.report import Report, Scale, counted, shown
-from attnlib.auditing.response import Interval, Subject, equal_keys
-from attnlib.auditing.scales import AGREES, LONGER, LONGEST, ScaleAudit, agree, reason
+from attnlib.auditing.response import Subject, equal_keys, of_heads, row_sums
+from attnlib.auditing.scales import (
+    AGREES,
+    LONGER,
+    LONGEST,
+    EndedError,
+    ScaleAudit,
+    agree,
+    reason,
+)
 from attnlib.policies import POLICIES, Policy
 
 NOTHING = 1e-9
@@ -27,6 +35,7 @@ APART = 0.05
 """One query of a cache may give another output than the last of many, by this of its spread."""
 BLOCKS = 256
 """At how many keys later rows are looked at: blocks of a kernel have 128 queries at most."""
+CLAMPED = "logits are straight, and then all one"
 SLOPES = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
 
@@ -36,42 +45,42 @@ class CallableAudit(ScaleAudit):
 
     def run(self) -> Report:
         """Run all checks and return the report; a finding of the first ones may end them."""
-        if self.dropout():
-            return self.report
-        if self.no_softmax():
-            return self.report
-        visible = questions.visible_keys(self.subject, self.short, self.short)
+        with suppress(EndedError):
+            self.dropout()
+            self.no_softmax()
+            visible = questions.visible_keys(self.subject, self.short, self.short)
+            self.keys_seen(visible)
+            self.measure(visible)
+        return self.report
+
+    def keys_seen(self, visible: np.ndarray) -> None:
+        """Report which keys queries see, and choose the row in which the others are asked."""
         if visible[-2, -2] and not visible[:, -1].any():
-            self.report.add("window", "keys up to the last", "all but the last", "equal keys")
-            return self.report
+            self.end("window", "keys up to the last", "all but the last", "equal keys")
         self.subject.sees_past = self.visible(visible)
         self.causal_itself()
-        if any(finding.found.endswith("inverted") for finding in self.report.findings):
-            return self.report
         if not visible[-1].any():
             answer = "window", "keys that are seen", "none"
             if self.random is not None:
                 answer = "softmax", "a softmax", "no weight where q·k is 0, as with ReLU"
-            self.report.add(*answer, "the last of equal rows")
-            return self.report
+            self.end(*answer, "the last of equal rows")
         counts = visible.sum(axis=-1)
         if counts.max() == 1:
             self.report.facts["scale"] = "unknown: a query sees its own key only"
             self.window()
-            return self.report
-        self.short = int(np.flatnonzero(counts > 1)[-1]) + 1  # the last may begin a chunk
-        self.places = np.flatnonzero(visible[self.short - 1])
-        if not visible[self.short - 1, self.short - 1] and self.expected.pattern is None:
-            if not self.report.findings:
-                actual = f"keys {self.places[0]} to {self.places[-1]}"
-                self.report.add("window", "its own key", actual, f"row {self.short - 1}")
-            return self.report
+            raise EndedError
+        self.short = row = int(np.flatnonzero(counts > 1)[-1]) + 1  # the last may begin a chunk
+        self.places = np.flatnonzero(visible[row - 1])
+        if not visible[row - 1, row - 1] and self.expected.pattern is None:
+            actual = f"keys {self.places[0]} to {self.places[-1]}"
+            self.end_unless_found("window", "its own key", actual, f"row {row - 1}")
+
+    def measure(self, visible: np.ndarray) -> None:
+        """Ask the scale and what depends on it."""
         self.here = questions.slope(self.subject, self.short)
         self.unit = float(np.median(self.here.value))
-        if self.scoreless():
-            return self.report
-        if self.length_one():
-            return self.report
+        self.scoreless()
+        self.length_one()
         self.precision()
         self.range()
         self.scale()
@@ -100,7 +109,6 @@ class CallableAudit(ScaleAudit):
         self.cache(visible)
         self.every_answer()
         self.backward()
-        return self.report
 
     def every_answer(self) -> None:
         """Report an answer to any question that was not finite, or whose weights were lost."""
@@ -111,8 +119,8 @@ class CallableAudit(ScaleAudit):
             found, where = next(iter(odd.items()))
             self.report.add("softmax", "weights that add up to 1", found, where)
 
-    def no_softmax(self) -> bool:
-        """Report why answers are not those of a softmax; return whether that ends the audit."""
+    def no_softmax(self) -> None:
+        """Report why answers are not those of a softmax, which ends the audit."""
         subject, n, eps = self.subject, min(SHORT, self.d), self.subject.eps
         q, k = equal_keys(subject, n, n)
         equal = subject.weights(q, k, torch.arange(n))
@@ -121,15 +129,14 @@ class CallableAudit(ScaleAudit):
             subject.slopes = self.nearer[0]
         if not np.isfinite(equal).all():
             row = int(np.flatnonzero(~np.isfinite(equal).all(axis=(0, -1)))[0])
-            self.report.add("hidden", "numbers", "NaN", f"row {row} of equal keys")
-            return True
+            self.end("hidden", "numbers", "NaN", f"row {row} of equal keys")
         self.random: causes.Dense | None = None
         self.few: tuple[int, int] | None = None
         cause = next(filter(None, self.possible_causes(equal)), None)
         if cause is not None:
-            self.report.add(*cause)
-            return True
-        return self.few_keys(self.few) or self.bias()
+            self.end(*cause)
+        self.few_keys()
+        self.bias()
 
     def possible_causes(self, equal: FloatArray) -> Iterator[causes.Cause | None]:
         """Yield a cause or None from one test after another; the first cause is the answer."""
@@ -167,24 +174,22 @@ class CallableAudit(ScaleAudit):
         answers = (causes.ranges(subject, length, rotates=rotates) for length in lengths)
         return next(filter(None, answers), None)
 
-    def few_keys(self, few: tuple[int, int] | None) -> bool:
-        """Report how many keys a query chooses by content; return whether that ends the audit."""
+    def few_keys(self) -> None:
+        """Report how many keys a query chooses by content; others than intended end the audit."""
         target = self.expected.top_k
-        if few is None:
+        if self.few is None:
             if target is not None and target < min(SHORT, self.d):
                 self.report.add("few keys", counted(target, "key"), "all keys", "random keys")
-            return False
-        low, high = few
+            return
+        low, high = self.few
         range_of_keys = f"{low} keys" if low == high else f"{low} to {high} keys"
         self.report.facts["keys by content"] = range_of_keys
-        if low == high == target:
-            return False
-        keys = "all keys" if target is None else counted(target, "key")
-        self.report.add("few keys", keys, f"{range_of_keys} by their contents", "random keys")
-        return True
+        if not low == high == target:
+            keys = "all keys" if target is None else counted(target, "key")
+            self.end("few keys", keys, f"{range_of_keys} by their contents", "random keys")
 
-    def bias(self) -> bool:
-        """Compare a bias by distance with the intended one; return False, as the audit goes on."""
+    def bias(self) -> None:
+        """Compare a bias by distance with the intended one."""
         target, actual = self.expected.slopes, self.nearer
         heads = self.subject.size.heads
         slopes, even, error = actual or (np.zeros(heads), True, 0.0)
@@ -192,32 +197,28 @@ class CallableAudit(ScaleAudit):
         text = text if even else f"no line, about {text}"
         if actual is not None:
             self.report.facts["bias by distance"] = f"{text} a place, by head"
-        if self.expected.biased:
-            return False
-        if target is None and (actual is None or self.expected.scale is None):
-            return False
+        meant = target is not None or (actual is not None and self.strict)
+        if self.expected.biased or not meant:
+            return
         wanted = np.resize(target or (0.0,), heads)
         if even and agree(wanted, slopes - error, slopes + error).all():
-            return False
-        expected = (
-            ", ".join(f"{slope:.4g}" for slope in wanted) if target else "no bias by distance"
-        )
+            return
+        expected = "no bias by distance"
+        if target:
+            expected = ", ".join(f"{slope:.4g}" for slope in wanted)
         ratio = slopes / wanted if wanted.all() else np.zeros(heads)
         why = f"{ratio[0]:.4g} times" if wanted.all() and np.ptp(ratio) < 0.01 else "by head"
         why = "the sign is wrong" if np.allclose(ratio, -1.0, rtol=0.01) else why
         why += "" if target else ": slopes or bias=True declares it"
         self.report.add("bias", expected, text, f"{why}, nearer keys of equal ones")
-        return False
 
-    def dropout(self) -> bool:
-        """Report dropout and return whether there is; ValueError if calls differ otherwise."""
+    def dropout(self) -> None:
+        """Report dropout, which ends the audit; ValueError if calls differ otherwise."""
         dropped = questions.dropout(self.subject, self.short)
         if dropped is None:
             raise ValueError("the callable must give the same output twice, and its outputs differ")
         if dropped:
-            actual = f"{dropped:.0%} of weights dropped"
-            self.report.add("dropout", "the same output twice", actual)
-        return bool(dropped)
+            self.end("dropout", "the same output twice", f"{dropped:.0%} of weights dropped")
 
     def visible(self, visible: np.ndarray) -> bool:
         """Report which keys each query sees; return if it is causal without an argument for it."""
@@ -244,10 +245,11 @@ class CallableAudit(ScaleAudit):
             if wrong:
                 evidence = f"row {row} sees {counted(counts[row], 'key')}"
                 self.report.add("causal", "keys up to its own", actual, evidence)
+                if any(inverted):
+                    raise EndedError
                 return True
         self.report.facts["sees"] = name = _pattern(visible)
-        target = self.expected
-        if target.scale is not None and target.causal is None and "its" in name:
+        if self.strict and self.expected.causal is None and "its" in name:
             wanted = "all keys, or those up to its own"
             self.report.add("hidden", wanted, name, "equal keys: pattern declares them")
         return False
@@ -261,17 +263,17 @@ class CallableAudit(ScaleAudit):
             why = "equal keys" + ("" if actual == "all keys" else ": pattern declares others")
             self.report.add("causal", wanted, actual, why)
 
-    def scoreless(self) -> bool:
-        """Report if no weight depends on the scores, and return whether that is so."""
+    def scoreless(self) -> None:
+        """Report if no weight depends on the scores, which ends the audit."""
         if float(np.abs(self.here.value).max()) * math.sqrt(self.d) >= NOTHING:
-            return False
+            return
         if not self.report.findings:  # such as that its own key is hidden
             nothing, keys = np.zeros(1), np.array([float(self.short)])
+            law = "scores do not count"
             self.report.scale = Scale(
-                "dot product", keys, keys - 1.0, nothing, nothing, nothing, "scores do not count"
+                "dot product", keys, keys - 1.0, nothing, nothing, nothing, law
             )
-            self.report.add("scale", "scores that count", "0", "weights stay the same")
-        return True
+        self.end_unless_found("scale", "scores that count", "0", "weights stay the same")
 
     def sizes(self) -> None:
         """Report another scale at other sizes of heads, which kernels pad, or of values."""
@@ -326,24 +328,22 @@ class CallableAudit(ScaleAudit):
             self.report.facts["soft cap"] = "unknown: a cosine is at most 1"
             return
         answer, target = questions.cap(self.subject, self.short), self.expected.cap
-        cap = None if answer is None else answer.bound
-        actual = self.report.facts["soft cap"] = "none" if cap is None else shown(cap)
-        if answer is not None and answer.kind == "clamp":
-            actual = self.report.facts["soft cap"] = f"a clamp at {shown(answer.bound)}"
-            if target is not None:
-                wanted = "no soft cap" if target == math.inf else f"a soft cap of {target:g}"
-                self.report.add("cap", wanted, actual, "logits are straight, and then all one")
+        if answer is None:
+            actual, why, as_meant = "none", "logits are straight up to 64", target == math.inf
+        else:
+            kind, bound = answer
+            actual, why, as_meant = f"a clamp at {shown(bound)}", CLAMPED, False
+            if kind == "soft cap":
+                self.report.facts["precision"], self.cap_found = "unknown", bound.value
+                actual, why = shown(bound), "logits bend"
+                finite = target is not None and target < math.inf
+                as_meant = finite and bool(agree(target, bound.low, bound.high))
+        self.report.facts["soft cap"] = actual
+        if target is None or as_meant:
             return
-        if cap is not None:
-            self.report.facts["precision"], self.cap_found = "unknown", cap.value
-        if target is None:
-            return
-        if target == math.inf:
-            if cap is not None:
-                self.report.add("cap", "no soft cap", f"one of {actual}", "logits bend")
-        elif cap is None or not agree(target, cap.low, cap.high):
-            why = "logits are straight up to 64" if cap is None else "logits bend"
-            self.report.add("cap", f"a soft cap of {target:g}", actual, why)
+        wanted = "no soft cap" if target == math.inf else f"a soft cap of {target:g}"
+        found = f"one of {actual}" if target == math.inf and why != CLAMPED else actual
+        self.report.add("cap", wanted, found, why)
 
     def total(self) -> None:
         """Measure a sink and a factor on the output, and compare them with the intended ones."""
@@ -364,8 +364,7 @@ class CallableAudit(ScaleAudit):
             return
         actual = "none"
         if sink is not None:
-            low, high = float((sink - error).min()), float((sink + error).max())
-            actual = f"a logit of {shown(Interval(float(np.median(sink)), low, high))}"
+            actual = f"a logit of {shown(of_heads(sink, error))}"
             self.sink_found = sink
             if np.ptp(sink) > 2.0 * error.max() + AGREES:
                 actual = f"logits of {', '.join(f'{entry:.4g}' for entry in sink.round(5))}"
@@ -398,7 +397,9 @@ class CallableAudit(ScaleAudit):
             meant_factor = f"a factor of {self.expected.factor:g}"
             self.report.add("values", meant_factor, shown(factor), "v = 1")
         elif subject.stored is not None:  # its scale may be that of keys
-            times = questions.of_small_values(subject, n)
+            q, k = equal_keys(subject, n, n)
+            large, small = (row_sums(subject, q, k, by)[:, -1].sum() for by in (1.0, 0.25))
+            times = float(small / large)
             if not 0.5 < times < 2.0:
                 self.report.add("values", "a factor of 1", f"{times:.2g}", "v a quarter as large")
 
@@ -435,15 +436,13 @@ class CallableAudit(ScaleAudit):
             chunk = ask(n - last.last - 1, n).last
             hidden = f"all keys but {last.first} to {n - last.last - 1}"
             actual = f"chunks of {chunk} keys" if chunk >= last.last else hidden
-        self.report.facts["window"] = (
-            actual
-            if actual != "all keys"
-            else (
-                "none" if n == self.length else f"none up to {n} keys: those farther weigh nothing"
-            )
-        )
+        fact = actual
+        if actual == "all keys":
+            far_ones = f"none up to {n} keys: those farther weigh nothing"
+            fact = "none" if n == self.length else far_ones
+        self.report.facts["window"] = fact
         if target.window is not None:
-            wanted = _keys(questions.Run(target.first, min(int(min(target.window, n)), n)), n)
+            wanted = _keys(questions.Run(target.first, int(min(target.window, n))), n)
             wanted = f"chunks of {target.chunk} keys" if (target.chunk or n) < n else wanted
             if actual != wanted:
                 self.report.add("window", wanted, actual, f"n = {n}")
@@ -477,10 +476,11 @@ class CallableAudit(ScaleAudit):
     def later_rows(self, options: dict[str, Any]) -> None:
         """Report keys after its own that a row of later blocks sees, where early ones see none."""
         n = min(self.length, BLOCKS)
+        subject, of = self.subject.given(**options), " ".join(["", "with", *options])
         for queries in (n,) if options else (n, n // 2):
             with suppress(ValueError):  # it may not take fewer queries than keys
-                visible = questions.visible_keys(self.subject, queries, n, **options)
-                right, of = np.tril(visible, n - queries), " ".join(["", "with", *options])
+                visible = questions.visible_keys(subject, queries, n)
+                right = np.tril(visible, n - queries)
                 name = f"{queries} queries of {n} keys{of if options else ''}"
                 if not self.same_keys("causal", visible, right, name):
                     return
@@ -499,15 +499,14 @@ class CallableAudit(ScaleAudit):
         heads, key_heads, _ = self.subject.size
         read = questions.key_head_of(self.subject, self.short, self.places, self.unit)
         wanted = np.arange(heads) // (heads // key_heads)
-        wrong: dict[str, str] = {}
+        wrong: dict[str, list[str]] = {}
         for kind, column in zip(("keys", "values"), read.T, strict=True):
             listed = ", ".join(str(head) if head >= 0 else "?" for head in column)
             self.report.facts[f"head of {kind} of each head"] = listed
             if (column != wanted).any():
-                wrong[listed] = (
-                    f"{wrong[listed]} and {kind}" if listed in wrong else f"heads of {kind}"
-                )
-        for listed, evidence in wrong.items():
+                wrong.setdefault(listed, []).append(kind)
+        for listed, kinds in wrong.items():
+            evidence = f"heads of {' and '.join(kinds)}"
             self.report.add("groups", ", ".join(map(str, wanted)), listed, evidence)
 
     def mask(self) -> None:
@@ -522,7 +521,7 @@ class CallableAudit(ScaleAudit):
             report.facts["a mask of True and False"] = "added as 1 and 0: it takes numbers"
         elif means in ("1", "nothing"):
             report.add("hidden", "a mask that hides keys", "hidden keys have weight", "bool mask")
-        elif means == "hidden" and not self.expected.true_hides and self.expected.scale is not None:
+        elif means == "hidden" and not self.expected.true_hides and self.strict:
             text = "True hides it, inverted: true_hides=True allows it"
             report.add("hidden", "True for a key that is seen", text, "bool mask")
         elif means == "seen" and self.expected.true_hides:
@@ -531,7 +530,7 @@ class CallableAudit(ScaleAudit):
             hidden = torch.arange(self.short) == 0
             given = (hidden == (means == "hidden")).expand(1, 1, self.short, -1)
             given = given.to(self.subject.device, answer.kind)
-            self.first_hidden = {str(self.subject.mask): given}
+            self.first_hidden = self.subject.masked(given).options
             self.hidden_counts(hidden, -1, self.first_hidden)
         report.facts["a row that a mask hides whole"] = answer.hidden_row
         if not (answer.even and questions.mask(self.subject, self.length, unit).even):
@@ -554,14 +553,14 @@ class CallableAudit(ScaleAudit):
             reason = "it is not heeded" if abs(times.value) < AGREES else "it is multiplied"
             reason = "it is inverted" if agree(-1.0, times.low, times.high) else reason
             report.add("mask", "a mask that is added as it is", actual, reason)
-        strict = self.expected.scale is not None and not self.expected.nan_rows
-        if answer.hidden_row == "NaN" and strict:
+        if answer.hidden_row == "NaN" and self.strict and not self.expected.nan_rows:
             row = "a row that a mask hides whole: nan_rows=True allows it"
             report.add("hidden", "numbers", "NaN", row)
 
     def hidden_counts(self, hidden: torch.Tensor, row: int, options: dict[str, Any]) -> None:
         """Report keys that are hidden only after the softmax, so that a row's sum has them."""
-        times = questions.hidden_counts(self.subject, hidden, row, self.unit, **options)
+        subject = self.subject.given(**options)
+        times = questions.hidden_counts(subject, hidden, row, self.unit)
         if times is not None and times < 1.0 - AGREES - 16.0 * self.subject.eps:
             text = f"one over hidden keys too: {times:.4g} of the weight where they are larger"
             why = ", ".join(["they are hidden after the softmax", *options])
@@ -574,8 +573,7 @@ class CallableAudit(ScaleAudit):
         if np.ptp(policy.scale(n=n, d=self.d, position=LONGER - 1)) == 0.0:
             return
         mask[..., :half] = 0
-        options: dict[str, Any] = {str(self.subject.mask): mask}
-        slope = questions.slope(self.subject, LONGER, options=options).over_heads(0)
+        slope = questions.slope(self.subject.masked(mask), LONGER).over_heads(0)
         wanted = policy.scale(n=half, d=self.d, position=[half - 1, LONGER - 1])
         if not agree(wanted, slope.low, slope.high).any():
             text = f"{policy.name} of {half} keys, {wanted[0]:.4g}"
@@ -585,7 +583,8 @@ class CallableAudit(ScaleAudit):
     def causal(self, name: str) -> None:
         """Check the argument `name`, which hides keys after a query's own, with few queries too."""
         n, few, switch = self.short, self.short // 2, {name: True}
-        visible = questions.visible_keys(self.subject, n, n, **switch)
+        subject = self.subject.given(**switch)
+        visible = questions.visible_keys(subject, n, n)
         if self.same_keys("causal", visible, np.tri(n, dtype=bool), name):
             self.later_rows(switch)
         row = n // 2 - 1
@@ -594,11 +593,11 @@ class CallableAudit(ScaleAudit):
             self.branch(name, True, "True")
         if self.first_hidden:
             with suppress(ValueError):  # it may not take both
-                both = questions.visible_keys(self.subject, n, n, **switch, **self.first_hidden)
+                both = questions.visible_keys(subject.given(**self.first_hidden), n, n)
                 both[0], visible[1:, 0] = visible[0], False
                 self.same_keys("hidden", both, visible, f"{name} with a mask")
         try:
-            visible = questions.visible_keys(self.subject, few, n, **switch)
+            visible = questions.visible_keys(subject, few, n)
         except ValueError:
             return
         aligned = "last" if visible[:, few:].any() else "first"

@@ -13,13 +13,14 @@ from torch import Tensor
 from attnlib._checking import FloatArray
 from attnlib.auditing.response import (
     NONE,
-    Contents,
     Interval,
     Subject,
     contents,
     equal_keys,
     log_odds,
     near,
+    of_heads,
+    row_sums,
     spread,
 )
 
@@ -33,19 +34,19 @@ BENT = 0.02
 """Slopes that differ by more above and below the other keys' logits are not those of one number."""
 
 
-def visible_keys(subject: Subject, queries: int, keys: int, **options: Any) -> np.ndarray:
+def visible_keys(subject: Subject, queries: int, keys: int) -> np.ndarray:
     """Return which of equal keys each query sees: (queries, keys), True where one has weight."""
-    weights = each_weight(subject, *equal_keys(subject, queries, keys), **options)
+    weights = each_weight(subject, *equal_keys(subject, queries, keys))
     return np.asarray((weights > NONE).any(axis=0))
 
 
-def each_weight(subject: Subject, q: Tensor, k: Tensor, **options: Any) -> FloatArray:
+def each_weight(subject: Subject, q: Tensor, k: Tensor) -> FloatArray:
     """Return the weight of each key, (heads, queries, keys), by as many calls as that takes."""
     length, several = k.shape[1], subject.value_size - 1
     parts = []
     for first in range(0, length, several):
         groups = (torch.arange(length) - first).clamp(-1, several) % (several + 1)
-        weights = subject.weights(q, k, groups, **options)
+        weights = subject.weights(q, k, groups)
         parts.append(weights[..., : min(several, length - first)])
     return np.concatenate(parts, axis=-1)
 
@@ -84,24 +85,22 @@ def slope(
     *,
     places: list[int] | None = None,
     queries: int | None = None,
-    options: dict[str, Any] | None = None,
     **shape: Any,
 ) -> Slope:
     """Measure by how much a key's log-odds grow per unit of its product with the query.
 
     Without `rows` it is that of the last query; without `places` the key is that at the place of
     the query: a rotation by position leaves their product alone. `queries` are the last ones only,
-    as where the other keys are in a cache; `options` are of the callable, the other arguments those
-    of `contents`.
+    as where the other keys are in a cache; the other arguments are those of `contents`.
     """
     rows = [length - 1] if rows is None else rows
     asks = length if queries is None else queries
     chosen = torch.tensor(rows) - (length - asks)
     special = torch.tensor(rows if places is None else places)
 
-    def asked(x: float) -> tuple[FloatArray, Contents]:
+    def asked(x: float) -> tuple[FloatArray, FloatArray]:
         given = contents(subject, asks, length, special, x, even=True, **shape)
-        return log_odds(subject, given, chosen, special, **(options or {})), given
+        return log_odds(subject, given, chosen, special), given.product
 
     eps = subject.eps
     nothing, _ = asked(0.0)
@@ -111,21 +110,18 @@ def slope(
     x = _moving(lambda x: asked(x)[0] - nothing, goal, most)
     estimates, products = [], []
     for part in (x, -x):
-        whole, half = (asked(part / divisor) for divisor in (1.0, 2.0))
-        by = [given.cosine if subject.normalises else given.product for _, given in (whole, half)]
-        ratios = [(odds - nothing) / x for (odds, _), x in zip((whole, half), by, strict=True)]
-        estimates.append((4.0 * ratios[1] - ratios[0]) / 3.0)  # a soft cap bends by x³
-        products.append(np.abs(by[1]))
+        (whole, product), (half, half_product) = asked(part), asked(part / 2.0)
+        ratio, half_ratio = (whole - nothing) / product, (half - nothing) / half_product
+        estimates.append((4.0 * half_ratio - ratio) / 3.0)  # a soft cap bends by x³
+        products.append(np.abs(half_product))
     above, below = estimates
+    value = (above + below) / 2.0
+    position = np.asarray(rows, dtype=np.float64)
     # A weight and its output are rounded, each by half of a unit in the last place. It is the same
     # where logits do not move: a law that is flat on one side has no wider interval.
-    margin = 6.0 * eps / np.min(products, axis=0)
-    value = (above + below) / 2.0
-    margin = margin + 1.5 * subject.weights_error / np.min(products, axis=0)
-    margin = margin + subject.stored_error * np.abs(value)
-    position = np.asarray(rows, dtype=np.float64)
     biases = np.abs(np.reshape(subject.slopes, (-1, 1))) * position  # logits of that size
-    margin = margin + eps * biases / np.min(products, axis=0)
+    error = 6.0 * eps + 1.5 * subject.weights_error + eps * biases
+    margin = error / np.min(products, axis=0) + subject.stored_error * np.abs(value)
     apart = np.abs(above - below)
     return Slope(
         value,
@@ -235,18 +231,11 @@ def centred(subject: Subject, length: int) -> list[str]:
     return [name for name, unchanged in zip("qk", same, strict=True) if unchanged]
 
 
-class Cap(NamedTuple):
-    """Hold the bound of the logits."""
-
-    kind: str
-    """"soft cap", c tanh(x/c), or "clamp", where they end."""
-    bound: Interval
-
-
-def cap(subject: Subject, length: int) -> Cap | None:
+def cap(subject: Subject, length: int) -> tuple[str, Interval] | None:
     """Measure the bound of the logits; None where they grow in proportion up to 64.
 
-    Where all keys have the logit T, a difference shows as sech²(T/c) of what it is near 0.
+    It is that of a "soft cap", c tanh(x/c), or of a "clamp", where they end. Where all keys have
+    the logit T, a difference shows as sech²(T/c) of what it is near 0.
     """
     straight = slope(subject, length).over_heads(0)
     unit = straight.value * math.sqrt(subject.size.dimension)
@@ -266,7 +255,7 @@ def cap(subject: Subject, length: int) -> Cap | None:
             for _ in range(5):  # as near as keys can be
                 share, middle = bend((low + high) / 2.0)
                 low, high = (middle, high) if share > 0.5 else (low, middle)
-            return Cap("clamp", Interval((low + high) / 2.0, low, high))
+            return "clamp", Interval((low + high) / 2.0, low, high)
         before = ratio
         # Above and below the two bend apart, and their mean does not; logits are rounded.
         error = CURVED + (straight.high - straight.low) / abs(straight.value)
@@ -274,7 +263,7 @@ def cap(subject: Subject, length: int) -> Cap | None:
         ends = [ratio, ratio * (1.0 - error), ratio * (1.0 + error)]
         if ends[2] < 1.0 and (ends[0] < 0.9 or wanted == 64.0):
             bounds = [logit / math.acosh(max(end, 1e-12) ** -0.5) for end in ends]
-            return Cap("soft cap", Interval(bounds[0], min(bounds), max(bounds)))
+            return "soft cap", Interval(bounds[0], min(bounds), max(bounds))
     return None
 
 
@@ -295,20 +284,15 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     `cap` bounds them; `seen`: how many keys a row counts for in each head, fewer under a bias.
     Large logits leave a sink less; a factor is the same for all.
     """
-    d, eps = subject.size.dimension, 4.0 * subject.eps
-    values = spread(d).to(subject.dtype).double()
-    off = subject.stored_error
-    most = math.sqrt(d) if subject.normalises else max(16.0 / abs(unit), 1.0) / math.sqrt(d)
+    eps, off, root = 4.0 * subject.eps, subject.stored_error, math.sqrt(subject.size.dimension)
+    most = root if subject.normalises else max(16.0 / abs(unit), 1.0) / root
 
     def asked(shift: float) -> tuple[float, FloatArray]:
         shift = float(near(shift))
-        given = contents(subject, length, length, torch.tensor([0]), 0.0, shift=shift)
-        v = values.expand(subject.size.key_heads, length, -1)
-        product = float(given.q[0, 0] @ given.k[0, 0])
-        logit = unit * (shift * math.sqrt(d) if subject.normalises else product)
+        q, k = equal_keys(subject, length, length, shift)
+        logit = unit * (shift * root if subject.normalises else float(q[0, 0] @ k[0, 0]))
         logit = logit if cap == math.inf else cap * math.tanh(logit / cap)
-        output = subject.output(given.q, given.k, v)[:, -1]
-        return logit, np.asarray(output.sum(axis=-1) / float(values.sum()))
+        return logit, row_sums(subject, q, k)[:, -1]
 
     least, low = asked(-math.copysign(most, unit) / 4.0)
     for _ in range(4):  # until a sink takes little
@@ -319,7 +303,7 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     if (low <= NONE).any():
         least, low = asked(0.0)
     if (np.abs(low / high - 1.0) < 4.0 * eps).all() or not (low > 0.0).all():
-        return Total(_of_heads(high, (eps + off) * high), None, eps * high)
+        return Total(of_heads(high, (eps + off) * high), None, eps * high)
     # 1/s = (1 + e^{b − t}/n)/c at two logits t gives b and c, in each head.
     by, above = math.exp(-least) - math.exp(-largest), 1.0 / high
     grows = np.maximum(1.0 / low - above, 1e-300) / by
@@ -327,16 +311,8 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     error = eps * (1.0 / low + above) / by
     factor_error = (eps * above + error * math.exp(-largest)) / start
     sink = np.log(seen * grows / start)
-    factor = _of_heads(1.0 / start, (factor_error + off) / start)
+    factor = of_heads(1.0 / start, (factor_error + off) / start)
     return Total(factor, sink, error / grows + factor_error + 2.0 * off * abs(least))
-
-
-def of_small_values(subject: Subject, length: int) -> float:
-    """Measure the factor on values that are a quarter as large, over that on larger ones."""
-    q, k = equal_keys(subject, length, length)
-    v = spread(subject.value_size).expand(subject.size.key_heads, length, -1)
-    large, small = (subject.output(q, k, v * by)[:, -1].sum() for by in (1.0, 0.25))
-    return float(4.0 * small / large)
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # rows of a broken kernel
@@ -349,12 +325,10 @@ def sums(
     last is `factor` times the ratio of a random row's sum to that among copies of the row, which is
     1 unless other rows or heads count.
     """
-    given = contents(subject, length, length, torch.tensor([0]), 0.0)
+    query, key = equal_keys(subject, length, length)
     rising = torch.linspace(-1.0, 1.0, length, dtype=torch.float64)
     some = torch.where(torch.arange(length) % 64 == 0, 1.0, -1.0).double()
     low = torch.full((length,), -1.0).double()
-    v = spread(subject.size.dimension).to(subject.dtype).double()
-    v = v.expand(subject.size.key_heads, length, -1)
     values = {}
     for why, order, logit in (
         ("keys in rising order: sums are not rescaled by the largest so far", rising, 8.0),
@@ -364,23 +338,21 @@ def sums(
     ):
         if order is low and (subject.normalises or (logit > 1e3 and not whole)):
             continue
-        q, k = torch.zeros_like(given.q), given.k.clone()
+        q, k = torch.zeros_like(query), key.clone()
         k[..., 0] = order
         q[:, [0, -1], 0] = 1.0 if subject.normalises else float(near(logit / unit))
-        output = subject.output(q, k, v)[:, [0, -1]].sum(axis=-1).ravel() / float(v[0, 0].sum())
-        values[why] = float(output[np.argmax(np.abs(output - np.median(output)))])
+        answer = row_sums(subject, q, k)[:, [0, -1]].ravel()
+        values[why] = float(answer[np.argmax(np.abs(answer - np.median(answer)))])
     if subject.stored is not None:  # small weights may be rounded to 0
         return values
     random = torch.Generator().manual_seed(0)
-    q, k = (torch.randn(t.shape, generator=random, dtype=torch.float64) for t in given[:2])
+    q, k = (torch.randn(t.shape, generator=random, dtype=torch.float64) for t in (query, key))
     if not subject.normalises:
         q *= float(near(2.0 / (abs(unit) * math.sqrt(subject.size.dimension))))
     alone = q[-1:, -1:].expand_as(q), k[-1:].expand_as(k)
-    together, same = (subject.output(*pair, v)[-1, -1].sum() for pair in ((q, k), alone))
-    values["the sum or the largest logit is of other rows or heads"] = factor * float(
-        together / same
-    )
-    return values
+    together, same = (row_sums(subject, *pair)[-1, -1] for pair in ((q, k), alone))
+    why = "the sum or the largest logit is of other rows or heads"
+    return values | {why: factor * float(together / same)}
 
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
@@ -400,12 +372,6 @@ def blocks(subject: Subject, unit: float, cap: float) -> int | None:
         if all(math.isclose(m, -n % block, rel_tol=0.02) for n, m in counted.items()):
             return block
     return None
-
-
-def _of_heads(value: FloatArray, error: FloatArray) -> Interval:
-    """Return the interval that covers the numbers of all heads."""
-    low, high = float((value - error).min()), float((value + error).max())
-    return Interval(float(np.median(value)), low, high)
 
 
 class Mask(NamedTuple):
@@ -433,19 +399,17 @@ def mask(subject: Subject, length: int, unit: float) -> Mask:
 
     Logits are about 2, so that a number in place of one differs from a number that is added.
     """
-    shift = _component(subject, unit, 2.0)
-    given = contents(subject, length, length, torch.tensor([length - 1]), 0.0, shift=shift)
+    q, k = equal_keys(subject, length, length, _component(subject, unit, 2.0))
     groups = torch.arange(length).clamp(max=2)
     shown = torch.ones(1, 1, length, length, dtype=torch.bool, device=subject.device)
-    added = torch.zeros(1, 1, length, length, dtype=subject.of_masks, device=subject.device)
+    added = torch.zeros_like(shown, dtype=subject.of_masks)
 
     def masked(mask: Tensor, row: int = -1) -> FloatArray | None:
         with suppress(ValueError):  # it may not take a mask of this kind
-            options = {str(subject.mask): mask}
-            return subject.weights(given.q, given.k, groups, **options)[:, row]
+            return subject.masked(mask).weights(q, k, groups)[:, row]
         return None
 
-    each = subject.weights(given.q, given.k, groups)[:, -1]
+    each = subject.weights(q, k, groups)[:, -1]
     usual = each.sum(axis=-1)
     before = masked(added)
     answers = [answer for answer in (masked(shown), before) if answer is not None]
@@ -472,13 +436,11 @@ def mask(subject: Subject, length: int, unit: float) -> Mask:
     if whole is not None:
         row = "0" if not whole.any() else "numbers"
         row = row if np.isfinite(whole).all() else "NaN"
-    if before is None or after is None:
-        return Mask(true_means, None, min(total, 1.0), row, even, shown.dtype)
-    change = np.log(after[:, 1] / after[:, 0]) - np.log(before[:, 1] / before[:, 0])
-    times, eps = change / 2.0, 4.0 * subject.eps
-    if not np.isfinite(times).all():  # 0 hides keys, or another number does
-        return Mask(true_means, None, min(total, 1.0), row, even, shown.dtype)
-    multiplier = Interval(float(np.median(times)), times.min() - eps, times.max() + eps)
+    multiplier = None
+    if before is not None and after is not None:
+        change = np.log(after[:, 1] / after[:, 0]) - np.log(before[:, 1] / before[:, 0])
+        if np.isfinite(change).all():  # else 0 hides keys, or another number does
+            multiplier = of_heads(change / 2.0, 4.0 * subject.eps)
     return Mask(true_means, multiplier, min(total, 1.0), row, even, shown.dtype)
 
 
@@ -489,9 +451,7 @@ def _component(subject: Subject, unit: float, logit: float) -> float:
     return float(near(min(logit / (abs(unit) * root), most)))
 
 
-def hidden_counts(
-    subject: Subject, hidden: Tensor, row: int, unit: float, **options: object
-) -> float | None:
+def hidden_counts(subject: Subject, hidden: Tensor, row: int, unit: float) -> float | None:
     """Measure the sum of a row's weights if keys hidden from it have a large logit.
 
     It is over that at logit 0, the others' logit: 1 if hidden keys do not count. `hidden` is True
@@ -504,7 +464,7 @@ def hidden_counts(
     sums = []
     for component in (0.0, x):
         given = contents(subject, length, length, hidden.nonzero()[:, 0], component)
-        sums.append(subject.weights(given.q, given.k, groups, **options)[:, row, 0])
+        sums.append(subject.weights(given.q, given.k, groups)[:, row, 0])
     return float(np.min(sums[1] / sums[0])) if (sums[0] > 0.0).all() else None
 
 
@@ -539,13 +499,13 @@ def key_head_of(subject: Subject, length: int, places: np.ndarray, unit: float) 
     heads, key_heads, d = subject.size
     pairs = np.full((heads, 2), -1)
     at_once = min(len(places), d - 1)
-    plain = contents(subject, length, length, torch.tensor([0]), 0.0)
+    q, plain = equal_keys(subject, length, length)
     size = math.sqrt(d) if subject.stored is None else 2.0
     if subject.stored is not None:
-        plain.q[..., 0] = float(near(2.0 / abs(unit)))
+        q[..., 0] = float(near(2.0 / abs(unit)))
     for first in range(0, key_heads, at_once):
         here = np.arange(first, min(first + at_once, key_heads))
-        k = plain.k.clone()
+        k = plain.clone()
         groups = torch.full((length,), len(here))
         v = torch.zeros(key_heads, length, d, dtype=torch.float64)
         for group, (head, place) in enumerate(zip(here, places[::-1], strict=False)):
@@ -553,8 +513,8 @@ def key_head_of(subject: Subject, length: int, places: np.ndarray, unit: float) 
             k[head, place, :] = 0.0
             k[head, place, 0] = math.copysign(size, unit)
             v[head, :, group] = 1.0
-        before, after = (subject.weights(plain.q, t, groups)[:, -1] for t in (plain.k, k))
-        values = subject.output(plain.q, plain.k, v)[:, -1, : len(here)]
+        before, after = (subject.weights(q, t, groups)[:, -1] for t in (plain, k))
+        values = subject.output(q, plain, v)[:, -1, : len(here)]
         for kind, gain in enumerate((after[:, : len(here)] - before[:, : len(here)], values)):
             best = gain.argmax(axis=-1)
             sure = gain.max(axis=-1) > 1e-6 * values.sum(axis=-1)
@@ -643,18 +603,10 @@ PARTS = np.linspace(-1.2, 1.2, 9)
 """Differences of logits at which it is asked how they are rounded."""
 
 
-class Precision(NamedTuple):
-    """Hold how precisely logits are kept."""
-
-    bits: float
-    """The number of binary digits of a logit that are not rounded away."""
-    finite: bool
-    """Whether logits of a thousand give finite weights."""
-
-
-def precision(subject: Subject, unit: float, length: int, *, apart: bool) -> Precision:
+def precision(subject: Subject, unit: float, length: int, *, apart: bool) -> tuple[float, bool]:
     """Measure how logits up to 1000 are rounded, from two keys whose logits differ by little.
 
+    Returns how many binary digits of a logit are not rounded away, and whether weights are finite.
     A cubic in their product follows any scale and the bend of a cap; what it leaves is rounding.
     `apart` is for keys that are kept in few digits, as in `contents`.
     """
@@ -667,12 +619,13 @@ def precision(subject: Subject, unit: float, length: int, *, apart: bool) -> Pre
             x = part / (abs(unit) * math.sqrt(d))
             given = contents(subject, length, length, places, x, shift=shift, apart=apart)
             odds.append(log_odds(subject, given, places, places).ravel())
-            products.append(float(given.product[0]))
+            every = given.k[0] @ given.q[0, 0]  # q·k, also where the scale is that of a cosine
+            products.append(float(every[-1] - every[0]))
             if not np.isfinite(odds[-1]).all():  # weights of 0 are none of its faults
-                every = subject.weights(given.q, given.k, torch.zeros(length, dtype=torch.long))
-                finite = finite and bool(np.isfinite(every).all())
+                total = subject.weights(given.q, given.k, torch.zeros(length, dtype=torch.long))
+                finite = finite and bool(np.isfinite(total).all())
         answers, powers = np.array(odds), np.vander(np.array(products) * unit, 4)
         if np.isfinite(answers).all() and np.isfinite(powers).all():
             fit = np.linalg.lstsq(powers, answers, rcond=None)[0]
             worst = max(worst, float(np.abs(answers - powers @ fit).max()) / logit)
-    return Precision(-math.log2(max(worst, 2.0**-53)), finite)
+    return -math.log2(max(worst, 2.0**-53)), finite

@@ -52,6 +52,12 @@ def near(number: Any, digits: int = DIGITS) -> Any:
     return np.ldexp(np.round(mantissa * 2.0**digits), exponent - digits)
 
 
+def of_heads(value: FloatArray, error: FloatArray | float) -> Interval:
+    """Return the median of numbers of several heads, in the interval that covers all."""
+    low, high = float((value - error).min()), float((value + error).max())
+    return Interval(float(np.median(value)), low, high)
+
+
 class Size(NamedTuple):
     """Hold the size of a question: heads of queries and of keys, and the dimension d of each."""
 
@@ -82,6 +88,7 @@ class Subject:
             next((name for name in names if name in known), None)
             for names in (MASKS, CAUSAL, GROUPED)
         )
+        self.options: dict[str, Any] = {}  # further arguments of every call
         self.value_size = size.dimension
         self.stored_error = 0.0  # of a product, by how keys are stored
         self.weights_error = 0.0  # of a weight, where a kernel rounds them to 8 bits
@@ -106,10 +113,7 @@ class Subject:
             self.stored_error = sum_error(stored, self.size.dimension)
         if self.dtype.itemsize == 1:
             q, k = equal_keys(self, 2, 2)
-            given = [
-                t[None].to(self.dtype).to(self.device) for t in (q, k, k[..., : self.value_size])
-            ]
-            self.eps = float(torch.finfo(self.answer(given, {}).dtype).eps)
+            self.eps = float(torch.finfo(self.answer(self.tensors(q, k, k)).dtype).eps)
 
     def resized(self, *, d: int | None = None, values: int | None = None) -> "Subject":
         """Return this subject with other sizes of q and k, or of v."""
@@ -118,13 +122,22 @@ class Subject:
         other.value_size = values or other.size.dimension
         return other
 
+    def given(self, **options: Any) -> "Subject":
+        """Return this subject with further arguments in every call."""
+        other = copy(self)
+        other.options = {**self.options, **options}
+        return other
+
+    def masked(self, mask: Tensor) -> "Subject":
+        """Return this subject with a mask in every call."""
+        return self.given(**{str(self.mask): mask})
+
     def of_last_query(self) -> "Subject":
         """Return this subject, asked the last query alone; all rows of the answer are its row."""
         other = copy(self)
 
-        def last(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
-            answer = self.answer([q[:, :, -1:], k, v], options)
-            return answer.expand(-1, -1, q.shape[-2], -1)
+        def last(q: Tensor, k: Tensor, v: Tensor, **_: Any) -> Tensor:
+            return self.answer([q[:, :, -1:], k, v]).expand(-1, -1, q.shape[-2], -1)
 
         other.function = last
         return other
@@ -135,16 +148,19 @@ class Subject:
             return np.asarray(self.pattern(length)[rows].sum(axis=-1), dtype=np.float64)
         return np.array([row + 1.0 if self.sees_past else float(length) for row in rows])
 
+    def tensors(self, *given: Tensor) -> list[Tensor]:
+        """Return tensors of the axes (heads, tokens, size) as the callable gets them."""
+        return [t[None].to(self.dtype).to(self.device) for t in given]
+
     @torch.no_grad()
-    def output(self, q: Tensor, k: Tensor, v: Tensor, **options: Any) -> FloatArray:
+    def output(self, q: Tensor, k: Tensor, v: Tensor) -> FloatArray:
         """Return the answer, (heads, queries, size of v), in float64.
 
         q, k and v have the axes (heads, tokens, size) and float64. Raises ValueError, in one line,
         where the callable raises, or its answer is not a tensor or has another shape.
         """
-        given = [t[None].to(self.dtype).to(self.device) for t in (q, k, v)]
-        output = self.answer(given, options)[0].double().cpu().numpy()
-        if not options:
+        output = self.answer(self.tensors(q, k, v))[0].double().cpu().numpy()
+        if not self.options:
             self.noted(q, v, output)
         return output
 
@@ -169,9 +185,9 @@ class Subject:
                 share, row = np.nanmin(of_head) / np.nanmax(of_head), np.nanargmin(of_head)
                 self.odd.setdefault(f"{share:.2g} in row {row}", at)
 
-    def answer(self, given: list[Tensor], options: dict[str, Any]) -> Tensor:
+    def answer(self, given: list[Tensor]) -> Tensor:
         """Return the answer to q, k, v of 4 axes, (1, heads, tokens, size); raises as `output`."""
-        q, _, v = given
+        (q, _, v), options = given, self.options
         if self.grouped and self.size.heads != self.size.key_heads:
             options = {self.grouped: True, **options}
         try:
@@ -189,14 +205,14 @@ class Subject:
             raise ValueError(f"the callable must return a tensor of shape {wanted}, got {got}")
         return answer
 
-    def weights(self, q: Tensor, k: Tensor, groups: Tensor, **options: Any) -> FloatArray:
+    def weights(self, q: Tensor, k: Tensor, groups: Tensor) -> FloatArray:
         """Return the weight of each group of keys, (heads, queries, number of groups).
 
         `groups` has the group of each key, a number below the size of v.
         """
         v = torch.nn.functional.one_hot(groups, self.value_size).double()
         v = v.expand(self.size.key_heads, -1, -1)
-        return self.output(q, k, v, **options)[..., : int(groups.max()) + 1]
+        return self.output(q, k, v)[..., : int(groups.max()) + 1]
 
 
 class Contents(NamedTuple):
@@ -205,9 +221,7 @@ class Contents(NamedTuple):
     q: Tensor
     k: Tensor
     product: FloatArray
-    """q·k of each special key, less that of ordinary ones."""
-    cosine: FloatArray
-    """The same for cos(q, k)."""
+    """q·k, or cos(q, k) if they are normalised, of each special key, less that of ordinary ones."""
 
 
 def contents(
@@ -248,7 +262,16 @@ def contents(
         component[special] = shift + x
         k[..., along] = component
         k[..., across] = (room**2 - component**2).clamp(min=0.0).sqrt()
-    return _measured(subject, q * stretch[0], k * stretch[1], special, lengthen)
+    k[:, special] *= lengthen
+    given = (q * stretch[0], k * stretch[1])
+    q, k = (t.to(subject.dtype).double() for t in given)  # as the callable gets them
+    product = torch.einsum("d,md->m", q[0, 0], k[0])
+    if subject.normalises:
+        product = product / (q[0, 0].norm() * k[0].norm(dim=-1))
+    ordinary = torch.ones(keys, dtype=torch.bool)
+    ordinary[special] = False
+    other = int(ordinary.nonzero()[0]) if bool(ordinary.any()) else int(special[0])
+    return Contents(q, k, (product[special] - product[other]).numpy())
 
 
 def spread(number: int) -> Tensor:
@@ -307,50 +330,42 @@ def _of_many(
     k[..., order[many + shared :]] = 2.0
     for at, size, of_q, which in (
         (order[:many], x, sizes[0], special),
-        (order[many : many + shared], shift, sizes[1], None),
+        (order[many : many + shared], shift, sizes[1], torch.arange(keys)),
     ):
         numbers = spread(len(at))
         if subject.stored is None:
             numbers = torch.from_numpy(near(numbers))  # exact in 16 bits
         digits = DIGITS if subject.stored is None else 3  # exact in 8 bits
         q[..., at] = float(near(of_q * math.sqrt(d) / float(numbers.sum()), digits))
-        signed = numbers * np.sign(size)
-        if which is None:
-            k[..., at] = signed
-        else:
-            k[:, which[:, None], at] = signed
+        k[:, which[:, None], at] = numbers * np.sign(size)
     return q, k
 
 
-def _measured(subject: Subject, q: Tensor, k: Tensor, special: Tensor, lengthen: float) -> Contents:
-    """Return queries and keys as the callable gets them, and their products."""
-    k[:, special] *= lengthen
-    q, k = (t.to(subject.dtype).double() for t in (q, k))  # as the callable gets them
-    product = torch.einsum("d,md->m", q[0, 0], k[0])
-    cosine = product / (q[0, 0].norm() * k[0].norm(dim=-1))
-    ordinary = torch.ones(k.shape[-2], dtype=torch.bool)
-    ordinary[special] = False
-    other = int(ordinary.nonzero()[0]) if bool(ordinary.any()) else int(special[0])
-    above = ((t[special] - t[other]).numpy() for t in (product, cosine))
-    return Contents(q, k, *above)
-
-
-def equal_keys(subject: Subject, queries: int, keys: int) -> tuple[Tensor, Tensor]:
+def equal_keys(
+    subject: Subject, queries: int, keys: int, shift: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Return queries and keys, the keys all the same: (heads, tokens, d)."""
-    given = contents(subject, queries, keys, torch.tensor([0]), 0.0)
-    return given.q, given.k[:, -1:].expand(-1, keys, -1)
+    return contents(subject, queries, keys, torch.tensor([0]), 0.0, shift=shift)[:2]
 
 
-def log_odds(
-    subject: Subject, given: Contents, rows: Tensor, special: Tensor, **options: Any
-) -> FloatArray:
+def row_sums(subject: Subject, q: Tensor, k: Tensor, times: float = 1.0) -> FloatArray:
+    """Return what the weights of each row add up to, (heads, queries).
+
+    All keys have one value of components of several sizes, which is multiplied by `times`.
+    """
+    value = times * spread(subject.value_size).to(subject.dtype).double()
+    v = value.expand(subject.size.key_heads, k.shape[1], -1)
+    return np.asarray(subject.output(q, k, v).sum(axis=-1) / float(value.sum()))
+
+
+def log_odds(subject: Subject, given: Contents, rows: Tensor, special: Tensor) -> FloatArray:
     """Return log(weight of a row's special key / weight of its ordinary keys), (heads, rows).
 
     Row rows[i] has the special key special[i]; those of other rows count for neither.
     """
     groups = torch.full((given.k.shape[-2],), len(special))
     groups[special] = torch.arange(len(special))
-    weights = subject.weights(given.q, given.k, groups, **options)[:, rows.numpy()]
+    weights = subject.weights(given.q, given.k, groups)[:, rows.numpy()]
     own = weights[:, np.arange(len(rows)), np.arange(len(special))]
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.log(own) - np.log(weights[..., len(special)]))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -76,6 +76,10 @@ class Expected:
     """Whether it rotates q and k by position, so that other keys do not show the scale."""
 
 
+class EndedError(Exception):
+    """Signal that what was found leaves nothing more to ask."""
+
+
 class ScaleAudit:
     """Run the checks of one callable's scale: each asks questions, adds facts and findings."""
 
@@ -102,6 +106,22 @@ class ScaleAudit:
         self.one_sided = False
         """Whether only one of q and k is normalised."""
 
+    @property
+    def strict(self) -> bool:
+        """Whether the intended scale is given, so that what is not said is not meant."""
+        return self.expected.scale is not None
+
+    def end(self, *finding: str) -> NoReturn:
+        """Add a finding that ends the audit."""
+        self.report.add(*finding)
+        raise EndedError
+
+    def end_unless_found(self, *finding: str) -> NoReturn:
+        """End the audit, with a finding if there is none."""
+        if self.report.findings:
+            raise EndedError
+        self.end(*finding)
+
     def rounding(self) -> None:
         """Measure whether keys or weights are rounded more than their type; widen intervals."""
         subject = self.subject
@@ -117,7 +137,7 @@ class ScaleAudit:
             text = f"about {bits:.0f}, as of {name}: kv_dtype declares it"
             text = text if stored is None else f"about {bits:.1f}"
             what = f"keys of {needed} binary digits" if stored else "keys of all their digits"
-            if self.expected.scale is not None:
+            if self.strict:
                 self.report.add("precision", what, text, "keys of one length")
             if stored is None and bits < 6.0:
                 subject.keep_in(torch.float8_e4m3fn if bits > 4.0 else torch.float8_e5m2)
@@ -126,16 +146,15 @@ class ScaleAudit:
         if subject.stored is None:
             subject.eps = max(subject.eps, error)
 
-    def length_one(self) -> bool:
-        """Measure whether q and k are normalised; return whether a large epsilon ends the audit."""
-        subject, strict = self.subject, self.expected.scale is not None
+    def length_one(self) -> None:
+        """Measure whether q and k are normalised; a large epsilon ends the audit."""
+        subject = self.subject
         powers = dict(zip("qk", questions.powers(subject, self.short), strict=True))
         large = {name: power for name, power in powers.items() if PLAIN < power < 1.9}
-        if large and self.whole and strict:  # √(1 + ε) / √(4 + ε), twice, is the power
+        if large and self.whole and self.strict:  # √(1 + ε) / √(4 + ε), twice, is the power
             each = [f"{4.0 * (x**2 - 1.0) / (4.0 - x**2):.2g} of {t}'s" for t, x in large.items()]
             text = f"an epsilon of about {' and '.join(each)} mean square"
-            self.report.add("norm", "q and k over their lengths, or not", text, "twice as long")
-            return True
+            self.end("norm", "q and k over their lengths, or not", text, "twice as long")
         normalised = [name for name, power in powers.items() if abs(power - 1.0) < 0.1]
         subject.normalises = bool(normalised)
         self.one_sided = len(normalised) == 1
@@ -145,10 +164,9 @@ class ScaleAudit:
         if subject.normalises:
             self.here = questions.slope(subject, self.short)
             centred = " and ".join(questions.centred(subject, self.short))
-            if centred and strict:
+            if centred and self.strict:
                 text = f"{centred} less the mean: a LayerNorm's"
                 self.report.add("norm", "q and k over their lengths", text, "1 added to all")
-        return False
 
     def scale(self) -> None:
         """Measure what multiplies q·k or the cosine, in several rows, and compare it."""
@@ -170,7 +188,7 @@ class ScaleAudit:
         if ((slope.low > slope.high[0]) | (slope.high < slope.low[0])).any():
             each = ", ".join(f"{value:.4g}" for value in slope.value[:, -1])
             report.facts["scale by head"] = each
-            if self.expected.scale is not None:
+            if self.strict:
                 report.add("heads", "one scale", "several", each)
         value = np.median(slope.value, axis=0)
         low, high = slope.low.min(axis=0), slope.high.max(axis=0)
@@ -290,17 +308,15 @@ class ScaleAudit:
     def branch(self, name: str, value: Any, kind: str) -> None:
         """Compare the scale of the last row, given an argument that hides none of its keys."""
         with suppress(ValueError):  # it may not take this kind
-            slope = questions.slope(
-                self.subject, self.short, [self.short - 1], options={name: value}
-            )
+            slope = questions.slope(self.subject.given(**{name: value}), self.short)
             self.same("scale", slope, f"with {name} of {kind}")
 
     def precision(self) -> None:
         """Measure how logits are rounded; widen intervals where that is more than their type."""
         coarse = self.report.rounding > 1e-5
         apart = coarse and not self.subject.normalises
-        answer = questions.precision(self.subject, self.unit, self.short, apart=apart)
-        self.report.facts["precision"] = f"{answer.bits:.0f} binary digits of a logit"
+        bits, finite = questions.precision(self.subject, self.unit, self.short, apart=apart)
+        self.report.facts["precision"] = f"{bits:.0f} binary digits of a logit"
         eps = self.subject.eps
         needed = BITS.get(self.subject.dtype, min(15.0, -math.log2(eps)))
         if self.subject.stored is not None:  # queries may be kept in it too
@@ -308,13 +324,13 @@ class ScaleAudit:
         if coarse and not apart:
             needed = min(needed, -math.log2(self.report.rounding))
         self.values_digits()
-        if not answer.finite:
+        if not finite:
             actual = "NaN or infinity"
             self.report.add("precision", "finite weights", actual, "logits up to 1000")
-        elif answer.bits < needed - 1.5:
+        elif bits < needed - 1.5:
             digits = f"{needed} binary digits"
-            self.report.add("precision", digits, f"{answer.bits:.1f}", "two keys with large logits")
-            self.subject.eps = max(eps, 4.0 * 2.0**-answer.bits)
+            self.report.add("precision", digits, f"{bits:.1f}", "two keys with large logits")
+            self.subject.eps = max(eps, 4.0 * 2.0**-bits)
 
     def values_digits(self) -> None:
         """Report values that are rounded to fewer digits than the declared type has."""
@@ -322,14 +338,14 @@ class ScaleAudit:
         needed = min(kept, -math.log2(self.subject.eps))
         bits = questions.digits_of_values(self.subject, self.unit, self.short)
         known = any(finding.code == "precision" for finding in self.report.findings)
-        if bits is None or bits >= needed - 0.5 or known or self.expected.scale is None:
+        if bits is None or bits >= needed - 0.5 or known or not self.strict:
             return
         text = f"values of {needed:.0f} binary digits"
         self.report.add("precision", text, f"about {bits:.1f}", "a key with most of the weight")
 
     def range(self) -> None:
         """Report products that overflow in float16, and small weights that become 0 in it."""
-        subject, strict = self.subject, self.expected.scale is not None
+        subject = self.subject
         if subject.stored is not None or subject.normalises:
             return
         if abs(self.unit) < 0.5:  # else logits may be too large themselves
@@ -337,11 +353,11 @@ class ScaleAudit:
             finite = np.isfinite(subject.weights(q, k, torch.arange(2))).all()
             why = "q·k above 65504 overflows in float16 before it is scaled"
             self.report.facts["q·k of 1e5"] = "finite" if finite else why
-            if strict and not finite and not self.half:
+            if self.strict and not finite and not self.half:
                 self.report.add("precision", "finite weights", "NaN or infinity", why)
         if self.whole and self.expected.top_k is None:
             least = questions.small_weight(subject, self.unit, self.short)
-            if strict and least == 0.0:
+            if self.strict and least == 0.0:
                 text = "0: weights are kept in float16"
                 self.report.add("precision", "a weight of about 1e-10", text, "a small logit")
 
