@@ -32,12 +32,11 @@ with extra_packages("torch"):
     from torch import Tensor, nn
 
     from attnlib.attention.options import named_policy
-    from attnlib.auditing.arrays import ARRAYS, of_tensors
     from attnlib.auditing.callables import CallableAudit
     from attnlib.auditing.models import audit_model
     from attnlib.auditing.modules import audit_module
     from attnlib.auditing.report import CODES, Finding, Report, Scale
-    from attnlib.auditing.response import Size, Subject
+    from attnlib.auditing.response import ARRAYS, Size, Subject, of_tensors
     from attnlib.auditing.scales import Expected
 
 __all__ = ["CODES", "Finding", "Report", "Scale", "assert_scale", "audit"]
@@ -155,8 +154,10 @@ def audit(
     if isinstance(expected, float | int):
         scale = _checking.number("expected", expected)
     elif expected is not None:
-        if isinstance(expected, str) and _is_number(expected):
-            raise TypeError(f"expected must be a number, not its text: expected={expected!r}")
+        if isinstance(expected, str):
+            with suppress(ValueError):
+                float(expected)
+                raise TypeError(f"expected must be a number, not its text: expected={expected!r}")
         rule = named_policy("expected", expected)
         scale = rule or _of_function(cast(ScaleFunction, expected), bool(cosine))
     if inputs is not None:
@@ -185,6 +186,7 @@ def audit(
         sink = _each("sink", sink, heads)
     # What is not said is not meant where a scale is, and else may be as it is.
     none, no_sink = (None, None) if scale is None else (math.inf, False)
+    no_window = none if pattern is None else None
     past, ahead = window if isinstance(window, tuple) else (window, None)
     if past == 1 and ahead:  # the last query sees one key: it is asked from behind
         attention, (past, ahead) = _from_behind(attention), (ahead + 1, 0)
@@ -200,15 +202,13 @@ def audit(
         cap=none if cap is None else _checking.number("cap", cap),
         cosine=cosine,
         causal=causal,
-        window=(none if pattern is None else None)
-        if past is None
-        else _checking.integer("window", past, minimum=1),
+        window=no_window if past is None else _checking.integer("window", past, minimum=1),
         chunk=chunk,
-        first=_checking.integer("first_keys", first_keys, minimum=0),
+        first_keys=_checking.integer("first_keys", first_keys, minimum=0),
         ahead=None if ahead is None else _checking.integer("window", ahead, minimum=0),
         sink=no_sink if sink is None else sink,
         slopes=None if slopes is None else _each("slopes", slopes, heads),
-        biased=_checking.flag("bias", bias),
+        bias=_checking.flag("bias", bias),
         top_k=None if top_k is None else _checking.integer("top_k", top_k, minimum=2),
         true_hides=_checking.flag("true_hides", true_hides),
         nan_rows=_checking.flag("nan_rows", nan_rows),
@@ -223,14 +223,6 @@ def audit(
     report = CallableAudit(subject, target, length).run()
     report.verbose = verbose
     return report
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a text is a number."""
-    with suppress(ValueError):
-        float(text)
-        return True
-    return False
 
 
 def _from_behind(attention: Callable[..., Any]) -> Callable[..., Any]:

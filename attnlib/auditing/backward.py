@@ -30,16 +30,6 @@ class Gradient(NamedTuple):
     """The error of `forward` by rounding."""
 
 
-class _Place(NamedTuple):
-    """A number, or a whole parameter, that a step changes, and the output that is looked at."""
-
-    of: str
-    tensor: Tensor
-    where: tuple[int, ...]
-    step: float
-    looked_at: Callable[[], Tensor]
-
-
 def gradients(subject: Subject, length: int, unit: float, shift: float = 0.0) -> list[Gradient]:
     """Return derivatives with respect to q, k and v, and to the parameters of a module.
 
@@ -62,51 +52,54 @@ def gradients(subject: Subject, length: int, unit: float, shift: float = 0.0) ->
     def log_odds() -> Tensor:
         return log_weight(0) - log_weight(1)
 
-    places = [
-        _Place("q", q, (0, 0, -1, 1), step, log_odds),
-        _Place("k", k, (0, 0, -1, 0), step, log_odds),
-        _Place("v", v, (0, 0, -1, -1), STEP, log_odds),
-        _Place("q through one weight", q, (0, 0, -1, 1), step, log_weight),
+    # What a step changes, a number or a whole parameter, and the output that is looked at.
+    places: list[tuple[str, Tensor, tuple[int, ...], float, Callable[[], Tensor]]] = [
+        ("q", q, (0, 0, -1, 1), step, log_odds),
+        ("k", k, (0, 0, -1, 0), step, log_odds),
+        ("v", v, (0, 0, -1, -1), STEP, log_odds),
+        ("q through one weight", q, (0, 0, -1, 1), step, log_weight),
     ]
     function = subject.function
     learned = function.named_parameters() if isinstance(function, torch.nn.Module) else ()
     for name, parameter in learned:
         if parameter.requires_grad:
             largest = float(parameter.detach().abs().max())
-            places.append(_Place(name, parameter, (), STEP * (largest or 1.0), log_weight))
+            places.append((name, parameter, (), STEP * (largest or 1.0), log_weight))
     gradients = []
-    for place in places:
+    for of, tensor, where, step, looked_at in places:
         with torch.enable_grad():
-            looked_at = place.looked_at()
             try:
-                (slope,) = torch.autograd.grad(looked_at, place.tensor, allow_unused=True)
+                (slope,) = torch.autograd.grad(looked_at(), tensor, allow_unused=True)
             except RuntimeError:  # it has no derivative
                 return []
-        backward = 0.0 if slope is None else float(slope[place.where].double().sum())
-        whole, half = (_by_differences(place, place.step / part) for part in (1.0, 2.0))
-        error = 12.0 * heads * subject.eps / place.step
-        gradients.append(Gradient(place.of, backward, (4.0 * half - whole) / 3.0, error))
+        backward = 0.0 if slope is None else float(slope[where].double().sum())
+        whole, half = (
+            _by_differences(looked_at, tensor, where, step / part) for part in (1.0, 2.0)
+        )
+        error = 12.0 * heads * subject.eps / step
+        gradients.append(Gradient(of, backward, (4.0 * half - whole) / 3.0, error))
     return gradients
 
 
 def _inputs(subject: Subject, length: int, x: float, shift: float) -> list[Tensor]:
     """Return q, k and v: the last key is at a right angle to the others, and a little along q."""
     x = min(x, math.sqrt(subject.size.dimension) / 2.0)
-    given = contents(subject, length, length, torch.tensor([length - 1]), x, shift=shift)
-    k = given.k.clone()
+    q, k, _ = contents(subject, length, length, torch.tensor([length - 1]), x, shift=shift)
     k[:, -1, 1], k[:, -1, 3] = k[:, -1, 3], 0.0
     v = torch.zeros(len(k), length, subject.value_size, dtype=torch.float64)
     v[:, -1, -1] = v[:, :-1, -2] = 1.0
-    return subject.tensors(given.q, k, v)
+    return subject.tensors(q, k, v)
 
 
 @torch.no_grad()
-def _by_differences(place: _Place, step: float) -> float:
+def _by_differences(
+    looked_at: Callable[[], Tensor], tensor: Tensor, where: tuple[int, ...], step: float
+) -> float:
     """Return the central difference over a step, as the type of the numbers rounds it."""
-    tensor, before, ends, at = place.tensor, place.tensor.clone(), [], []
+    before, ends, at = tensor.clone(), [], []
     for sign in (1.0, -1.0):
-        tensor[place.where] = before[place.where] + sign * step
-        at.append(float((tensor - before)[place.where].double().mean()))
-        ends.append(float(place.looked_at()))
+        tensor[where] = before[where] + sign * step
+        at.append(float((tensor - before)[where].double().mean()))
+        ends.append(float(looked_at()))
         tensor.copy_(before)
     return (ends[0] - ends[1]) / (at[0] - at[1])

@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 
 from attnlib._checking import FloatArray
 from attnlib.auditing import causes, questions
-from attnlib.auditing.backward import Gradient, gradients
+from attnlib.auditing.backward import gradients
 from attnlib.auditing.questions import SHORT
 from attnlib.auditing.report import Report, Scale, counted, shown
 from attnlib.auditing.response import Subject, equal_keys, of_heads, row_sums
@@ -27,12 +26,8 @@ from attnlib.auditing.scales import (
 )
 from attnlib.policies import POLICIES, Policy
 
-NOTHING = 1e-9
-"""Logits of random queries and keys that are smaller are none."""
 PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to others."""
-APART = 0.05
-"""One query of a cache may give another output than the last of many, by this of its spread."""
 BLOCKS = 256
 """At how many keys later rows are looked at: blocks of a kernel have 128 queries at most."""
 CLAMPED = "logits are straight, and then all one"
@@ -72,13 +67,15 @@ class CallableAudit(ScaleAudit):
         self.short = row = int(np.flatnonzero(counts > 1)[-1]) + 1  # the last may begin a chunk
         self.places = np.flatnonzero(visible[row - 1])
         if not visible[row - 1, row - 1] and self.expected.pattern is None:
+            if self.report.findings:
+                raise EndedError
             actual = f"keys {self.places[0]} to {self.places[-1]}"
-            self.end_unless_found("window", "its own key", actual, f"row {row - 1}")
+            self.end("window", "its own key", actual, f"row {row - 1}")
 
     def measure(self, visible: np.ndarray) -> None:
         """Ask the scale and what depends on it."""
-        self.here = questions.slope(self.subject, self.short)
-        self.unit = float(np.median(self.here.value))
+        self.reference = questions.slope(self.subject, self.short)
+        self.unit = float(np.median(self.reference.value))
         self.scoreless()
         self.length_one()
         self.precision()
@@ -92,11 +89,12 @@ class CallableAudit(ScaleAudit):
         self.cap()
         if self.expected.top_k is None:
             row = self.short // 2 - 1
-            self.hidden_counts(torch.from_numpy(~visible[row, : self.short]), row, {})
+            hidden = torch.from_numpy(~visible[row, : self.short])
+            self.hidden_counts(self.subject, hidden, row)
         self.total()
         self.window()
         if self.report.facts.get("sees") == "the keys up to its own":
-            self.later_rows({})
+            self.later_rows(self.subject)
         self.long_sink()
         if self.subject.size.heads > 1:
             self.groups()
@@ -198,7 +196,7 @@ class CallableAudit(ScaleAudit):
         if actual is not None:
             self.report.facts["bias by distance"] = f"{text} a place, by head"
         meant = target is not None or (actual is not None and self.strict)
-        if self.expected.biased or not meant:
+        if self.expected.bias or not meant:
             return
         wanted = np.resize(target or (0.0,), heads)
         if even and agree(wanted, slopes - error, slopes + error).all():
@@ -265,28 +263,24 @@ class CallableAudit(ScaleAudit):
 
     def scoreless(self) -> None:
         """Report if no weight depends on the scores, which ends the audit."""
-        if float(np.abs(self.here.value).max()) * math.sqrt(self.d) >= NOTHING:
+        if (
+            float(np.abs(self.reference.value).max()) * math.sqrt(self.d) >= 1e-9
+        ):  # of random logits
             return
-        if not self.report.findings:  # such as that its own key is hidden
-            nothing, keys = np.zeros(1), np.array([float(self.short)])
-            law = "scores do not count"
-            self.report.scale = Scale(
-                "dot product", keys, keys - 1.0, nothing, nothing, nothing, law
-            )
-        self.end_unless_found("scale", "scores that count", "0", "weights stay the same")
+        if self.report.findings:  # such as that its own key is hidden
+            raise EndedError
+        zero, keys = np.zeros(1), np.array([float(self.short)])
+        law = "scores do not count"
+        self.report.scale = Scale("dot product", keys, keys - 1.0, zero, zero, zero, law)
+        self.end("scale", "scores that count", "0", "weights stay the same")
 
     def sizes(self) -> None:
         """Report another scale at other sizes of heads, which kernels pad, or of values."""
         if not self.subject.normalises:
             self.padded()
-        try:
-            other = self.subject.resized(values=self.d // 2)
-            slope = questions.slope(other, self.short)
-        except ValueError:
-            self.report.facts["values of another size"] = "not taken"
-            return
-        self.report.facts["values of another size"] = "taken"
-        self.same("scale", slope, f"values of size {self.d // 2}")
+        size = self.d // 2
+        taken = self.same_in("scale", self.subject.resized(values=size), f"values of size {size}")
+        self.report.facts["values of another size"] = "taken" if taken else "not taken"
 
     def padded(self) -> None:
         """Report sizes of heads that have the scale of a larger size, unless all sizes have it."""
@@ -296,9 +290,9 @@ class CallableAudit(ScaleAudit):
                 other = self.subject.resized(d=size)
                 answers[size] = questions.slope(other, SHORT).over_heads(0)
         self.report.facts["other head sizes"] = ", ".join(map(str, answers)) or "not taken"
-        whole, target = self.here.over_heads(0), self.expected.scale
+        whole, target = self.reference.over_heads(0), self.expected.scale
         law = target if isinstance(target, Policy) else POLICIES["transformer"]
-        at = {"n": self.here.keys[0], "position": self.here.position[0]}
+        at = {"n": self.reference.keys[0], "position": self.reference.position[0]}
 
         def rule(d: int) -> float:
             return whole.value * float(law.scale(d=d, **at) / law.scale(d=self.d, **at))
@@ -442,7 +436,7 @@ class CallableAudit(ScaleAudit):
             fact = "none" if n == self.length else far_ones
         self.report.facts["window"] = fact
         if target.window is not None:
-            wanted = _keys(questions.Run(target.first, int(min(target.window, n))), n)
+            wanted = _keys(questions.Run(target.first_keys, int(min(target.window, n))), n)
             wanted = f"chunks of {target.chunk} keys" if (target.chunk or n) < n else wanted
             if actual != wanted:
                 self.report.add("window", wanted, actual, f"n = {n}")
@@ -462,7 +456,7 @@ class CallableAudit(ScaleAudit):
             elif n < far <= LONGEST and after == 0:
                 actual = _keys(questions.run(subject, far, far - 1, 1, even=True), far)
                 self.report.facts.pop("not asked")
-                wanted = _keys(questions.Run(target.first, far - LONGER), far)
+                wanted = _keys(questions.Run(target.first_keys, far - LONGER), far)
                 if actual != wanted:
                     self.report.add("window", wanted, actual, f"one query of {far} keys")
         whole = target.causal is False and min(target.window or n, target.chunk or n) >= n
@@ -473,16 +467,15 @@ class CallableAudit(ScaleAudit):
                 keys = f"{counted(wanted_ahead, 'key')} after its own"
                 self.report.add("window", keys, str(seen), f"the first query, n = {n}")
 
-    def later_rows(self, options: dict[str, Any]) -> None:
+    def later_rows(self, subject: Subject) -> None:
         """Report keys after its own that a row of later blocks sees, where early ones see none."""
         n = min(self.length, BLOCKS)
-        subject, of = self.subject.given(**options), " ".join(["", "with", *options])
-        for queries in (n,) if options else (n, n // 2):
+        at = " with ".join([f"queries of {n} keys", *subject.options])
+        for queries in (n,) if subject.options else (n, n // 2):
             with suppress(ValueError):  # it may not take fewer queries than keys
                 visible = questions.visible_keys(subject, queries, n)
                 right = np.tril(visible, n - queries)
-                name = f"{queries} queries of {n} keys{of if options else ''}"
-                if not self.same_keys("causal", visible, right, name):
+                if not self.same_keys("causal", visible, right, f"{queries} {at}"):
                     return
 
     def whole_pattern(self, pattern: Callable[[int], np.ndarray]) -> None:
@@ -530,8 +523,9 @@ class CallableAudit(ScaleAudit):
             hidden = torch.arange(self.short) == 0
             given = (hidden == (means == "hidden")).expand(1, 1, self.short, -1)
             given = given.to(self.subject.device, answer.kind)
-            self.first_hidden = self.subject.masked(given).options
-            self.hidden_counts(hidden, -1, self.first_hidden)
+            masked = self.subject.masked(given)
+            self.first_hidden = masked.options
+            self.hidden_counts(masked, hidden, -1)
         report.facts["a row that a mask hides whole"] = answer.hidden_row
         if not (answer.even and questions.mask(self.subject, self.length, unit).even):
             text = f"shares of keys change, n = {self.length}"
@@ -546,7 +540,8 @@ class CallableAudit(ScaleAudit):
         if whole and means != "nothing":
             branches["numbers"] = torch.zeros_like(same, dtype=self.subject.of_masks)
         for kind, hides_none in branches.items():
-            self.branch(str(self.subject.mask), hides_none.to(self.subject.device), kind)
+            masked = self.subject.masked(hides_none.to(self.subject.device))
+            self.same_in("scale", masked, f"with {self.subject.mask} of {kind}")
         actual = "none added" if times is None else f"added {shown(times)} times"
         report.facts["a mask of numbers"] = actual
         if times is not None and not whole:
@@ -557,13 +552,12 @@ class CallableAudit(ScaleAudit):
             row = "a row that a mask hides whole: nan_rows=True allows it"
             report.add("hidden", "numbers", "NaN", row)
 
-    def hidden_counts(self, hidden: torch.Tensor, row: int, options: dict[str, Any]) -> None:
+    def hidden_counts(self, subject: Subject, hidden: torch.Tensor, row: int) -> None:
         """Report keys that are hidden only after the softmax, so that a row's sum has them."""
-        subject = self.subject.given(**options)
         times = questions.hidden_counts(subject, hidden, row, self.unit)
         if times is not None and times < 1.0 - AGREES - 16.0 * self.subject.eps:
             text = f"one over hidden keys too: {times:.4g} of the weight where they are larger"
-            why = ", ".join(["they are hidden after the softmax", *options])
+            why = ", ".join(["they are hidden after the softmax", *subject.options])
             self.report.add("softmax", "a softmax over the keys seen", text, why)
 
     def padding(self, policy: Policy, kind: torch.dtype) -> None:
@@ -582,15 +576,14 @@ class CallableAudit(ScaleAudit):
 
     def causal(self, name: str) -> None:
         """Check the argument `name`, which hides keys after a query's own, with few queries too."""
-        n, few, switch = self.short, self.short // 2, {name: True}
-        subject = self.subject.given(**switch)
+        n, few, subject = self.short, self.short // 2, self.subject.given(**{name: True})
         visible = questions.visible_keys(subject, n, n)
         if self.same_keys("causal", visible, np.tri(n, dtype=bool), name):
-            self.later_rows(switch)
+            self.later_rows(subject)
         row = n // 2 - 1
-        self.hidden_counts(torch.from_numpy(~visible[row]), row, switch)
+        self.hidden_counts(subject, torch.from_numpy(~visible[row]), row)
         if visible[-1].all():
-            self.branch(name, True, "True")
+            self.same_in("scale", subject, f"with {name} of True")
         if self.first_hidden:
             with suppress(ValueError):  # it may not take both
                 both = questions.visible_keys(subject.given(**self.first_hidden), n, n)
@@ -663,7 +656,7 @@ class CallableAudit(ScaleAudit):
         if self.expected.top_k is None and not alone.report.findings:
             n = self.length - 1  # kernels drop what is beyond whole blocks
             apart = questions.apart(self.subject, alone.subject, n, self.unit)
-            if apart > APART + 16.0 * self.subject.eps + 4.0 * self.subject.stored_error:
+            if apart > 0.05 + 16.0 * self.subject.eps + 4.0 * self.subject.stored_error:
                 text = f"{apart:.1g} of its spread apart, n = {n}"
                 cause = causes.Cause("cache", "the output of many queries", text)
                 self.report.add(*(self.parts(alone.subject) or cause), where="one query of a cache")
@@ -673,28 +666,27 @@ class CallableAudit(ScaleAudit):
         if self.subject.stored is not None:
             self.report.facts["backward"] = f"unknown: stored in {self.subject.stored}"
             return
-        unit = float(np.median(self.here.value))
-        cases = [(self.subject, "", 0.0)]
+        unit = float(np.median(self.reference.value))
+        try:
+            derivatives = gradients(self.subject, self.short, unit)
+        except ValueError as error:  # it may have none on this device
+            self.report.facts["backward"] = f"unknown: {error}"
+            return
+        if not derivatives:
+            self.report.facts["backward"] = "unknown: no derivative"
+            return
+        cases = []
         if self.report.facts.get("values of another size") == "taken":
             wide = self.subject.resized(values=2 * self.d)
             cases.append((wide, f", values of size {2 * self.d}", 0.0))
         if self.cap_found < math.inf and self.subject.eps < 1e-5:  # else it is rounded
             half = self.cap_found / (2.0 * unit * math.sqrt(self.d))
             cases.append((self.subject, ", logits of half the cap", half))
-        derivatives: list[Gradient] = []
         for subject, case, shift in cases:
-            try:
-                each = gradients(subject, self.short, unit, shift=shift)
-            except ValueError as error:  # it may have none on this device, or of this size
-                if not case:
-                    self.report.facts["backward"] = f"unknown: {error}"
-                    return
-                continue
-            derivatives += [entry._replace(of=f"{entry.of}{case}") for entry in each]
-            if not derivatives:
-                break
-        self.report.facts["backward"] = "as forward" if derivatives else "unknown: no derivative"
-        scale = float(self.here.value[0, 0])
+            with suppress(ValueError):  # it may have none of this size
+                each = gradients(subject, self.short, unit, shift)
+                derivatives += [entry._replace(of=f"{entry.of}{case}") for entry in each]
+        scale = float(self.reference.value[0, 0])
         bends = 0.1 / self.cap_found**2  # by which differences are off
         wrong = [
             derivative
@@ -704,9 +696,9 @@ class CallableAudit(ScaleAudit):
             <= (SLOPES + 16.0 * self.subject.eps + bends) * abs(derivative.forward)
             + derivative.error
         ]
+        self.report.facts["backward"] = "differs" if wrong else "as forward"
         if not wrong:
             return
-        self.report.facts["backward"] = "differs"
         first, *others = wrong
         text, wanted, evidence = f"{first.backward:.4g}", f"{first.forward:.4g}", "the derivative"
         if first.forward:

@@ -14,19 +14,12 @@ import torch
 from attnlib._checking import FloatArray
 from attnlib.auditing.response import NONE, WHOLE, Subject, contents, equal_keys
 
-GAINS = (1.0, 0.25, 0.0625, 4.0, 16.0, 64.0, 256.0)
-"""By which random queries and keys are multiplied until weights differ, and not too much."""
 DIFFER = 0.1
+"""The share of the largest weight by which random queries and keys should let weights differ."""
 SMALL = 1e-4
 """Weights that are smaller may be 0 by rounding alone."""
-PARTS = 2
-"""A softmax that is merged from parts, with another scale, has other ratios between them only."""
 FAINT = 0.02
 """A share of the weight of equal keys that a smaller one does not have by chance."""
-MERGED = 1.2
-"""By which factor parts of a row may change more than others, as they are rounded."""
-LINEAR = 0.01
-"""By which share of its largest a bias may be off a line in the distance."""
 
 
 class Cause(NamedTuple):
@@ -100,7 +93,7 @@ def dense(subject: Subject, n: int, equal: FloatArray) -> Dense | None:
     if subject.stored is not None:
         k = k.clamp(-2.0, 2.0)
     best = None
-    for gain in GAINS:
+    for gain in (1.0, 0.25, 0.0625, 4.0, 16.0, 64.0, 256.0):  # until weights differ, not too much
         weights = subject.weights(gain * q, k, torch.arange(n))
         if not np.isfinite(weights).all():
             continue
@@ -165,15 +158,16 @@ def ranges(subject: Subject, n: int, *, rotates: bool) -> Cause | None:
     middle = (groups >= number * 2 // 7) & (groups < number * 4 // 7)
     for part, raised in product((0.0625, 0.25, 1.0), (middle, ~middle)):
         at, x = raised.nonzero()[:, 0], part * math.sqrt(subject.size.dimension)
-        given = [contents(subject, n, n, at, component) for component in (0.0, x)]
-        given[1].q[1::2] *= -1.0  # by the sums of another head parts are merged otherwise
-        before, after = (subject.weights(t.q, t.k, groups)[:, -1] for t in given)
+        plain, changed = (contents(subject, n, n, at, component)[:2] for component in (0.0, x))
+        changed[0][1::2] *= -1.0  # by the sums of another head parts are merged otherwise
+        before, after = (subject.weights(*pair, groups)[:, -1] for pair in (plain, changed))
         change = np.where(np.minimum(before, after) > SMALL, np.log(after / before), np.nan)
         special = raised[groups.diff(prepend=groups[:1] - 1) > 0].numpy()
         for others, larger in zip(change[:, ~special], change[:, special], strict=True):
             if not (np.isfinite(others).any() and np.isfinite(larger).any()):
                 continue
-            if np.nanmax(others) - np.nanmin(others) > math.log(MERGED):
+            # parts of a row may change by a fifth more than others, as they are rounded
+            if np.nanmax(others) - np.nanmin(others) > math.log(1.2):
                 text = "one of several parts, merged with wrong weights"
                 why = f"larger keys change the ratio of equal ones, n = {n}"
                 return Cause("softmax", "one softmax over all keys", text, why)
@@ -213,7 +207,7 @@ def no_softmax(subject: Subject, dense: Dense) -> Cause | None:
             (np.diff(np.sort(row[some])) > rough).sum()
             for row, some in zip(change, kept, strict=True)
         ]
-        if max(parts) > PARTS:
+        if max(parts) > 2:  # a softmax merged from parts has other ratios between them only
             text = "the ratio of two weights changes with a third key"
             return Cause("softmax", expected, "no softmax over keys", text)
         alone = alone and bool(np.abs(change).max() < rough)
@@ -278,7 +272,7 @@ def by_distance(equal: FloatArray, eps: float) -> tuple[FloatArray, bool, float]
         return None
     slopes, starts = np.polyfit(place, logs.T, 1)
     off = np.abs(logs - (slopes[:, None] * place + starts[:, None])).max(axis=-1)
-    even = off <= LINEAR * np.ptp(logs, axis=-1) + 64.0 * eps
+    even = off <= 0.01 * np.ptp(logs, axis=-1) + 64.0 * eps
     off_middle = place - place.mean()  # a weight and its output are rounded
     error = eps * float(np.abs(off_middle).sum() / (off_middle**2).sum())
     return slopes, bool(even.all()), error

@@ -13,16 +13,10 @@ from scipy.optimize import least_squares
 from attnlib._checking import FloatArray
 from attnlib.auditing.response import Interval
 
-MOST = 2**16
-"""Products of queries and keys that are looked at: of more, some queries, evenly spread."""
-TRIES = 100
-"""After which a fit has failed; a small sink takes some dozens."""
 STARTS = 2.0 ** np.arange(-8.0, 9.0, 0.5)
 """Multipliers that are tried first, times 1/√d, of either sign."""
 SUMS = 5e-7
 """A residual that sums in float32 may leave; it is enough for every type."""
-BETTER = 1.2
-"""A softmax with more to it must leave a residual that is smaller by this factor."""
 
 
 class Explanation(NamedTuple):
@@ -36,8 +30,8 @@ class Explanation(NamedTuple):
     """What is not explained, as a share of the weighted values' size."""
     logit: float
     """The root mean square of logits: caps far above it cannot be seen."""
-    cosine: bool = False
-    causal: bool = False
+    cosine: bool
+    causal: bool
 
 
 class Softmax(NamedTuple):
@@ -98,16 +92,17 @@ def explain(
     float64; `eps` is how numbers are rounded, and a query sees `window` keys at most.
     """
     heads, m, n = *q.shape[:2], k.shape[1]
-    rows = np.linspace(0, m - 1, min(m, max(4, MOST // (heads * n)))).round().astype(int)
+    most = max(4, 2**16 // (heads * n))  # of queries, evenly spread
+    rows = np.linspace(0, m - 1, min(m, most)).round().astype(int)
     given = _Given(q[:, rows], k, v, output[:, rows], rows + n - m)
     kinds = [Softmax(*kind, window) for kind in product((False, True), (False, True))]
     starts = [given.start(kind) for kind in kinds]
     fits: list[Explanation] = []
     for cap, sink in ((False, False), (True, False), (False, True), (True, True)):
         for kind, start in zip(kinds, starts, strict=True):
-            fit = _fit(given, kind, start, eps, cap=cap, sink=sink)
-            fits.append(fit._replace(cosine=kind.cosine, causal=kind.causal))
-        enough = max(BETTER * min(fit.residual for fit in fits), eps / 2.0, SUMS)
+            fits.append(_fit(given, kind, start, eps, cap=cap, sink=sink))
+        # A softmax with more to it must leave a residual that is smaller by this factor.
+        enough = max(1.2 * min(fit.residual for fit in fits), eps / 2.0, SUMS)
         if enough == max(eps / 2.0, SUMS):
             break
     chosen = next(fit for fit in fits if fit.residual <= enough)
@@ -170,7 +165,7 @@ def _fit(
         x_scale="jac",
         ftol=1e-15,
         xtol=1e-15,
-        max_nfev=TRIES,
+        max_nfev=100,  # a small sink takes some dozens
     )
     residual = float(np.sqrt(np.mean(fit.fun**2)))
     # Rounding need not average out: this is how far any change of the outputs by it can move them.
@@ -183,4 +178,6 @@ def _fit(
         ends[1 + cap :] if sink else None,
         residual,
         float(np.sqrt(np.mean(logits**2))) * abs(float(fit.x[0]) / start),
+        kind.cosine,
+        kind.causal,
     )

@@ -28,16 +28,6 @@ def _table() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("meant.toml").read_text("utf-8"))
 
 
-@cache
-def _rules() -> dict[str, tuple[str, float, float]]:
-    """Return the rule, factor and power of d of each class."""
-    return {
-        name: (rule["is"], rule["factor"], rule["power"])
-        for rule in _table()["rules"]
-        for name in rule["classes"].split()
-    }
-
-
 def norm_is_meant(module: Any) -> bool:
     """Return whether q and k should be normalised: by the family, unless a setting says no.
 
@@ -71,9 +61,11 @@ def meant_by(module: Any, d: int, turned: bool = True) -> tuple[float | None, st
         number = getattr(config, name, None)
         if number is not None:
             return rotated * float(number) ** power, name
-    if _of_transformers(kind) and kind.__name__ in _rules():
-        rule, factor, power = _rules()[kind.__name__]
-        source = f"{rule}, d the head size: transformers {_table()['transformers']}"
+    rules = (rule for rule in _table()["rules"] if kind.__name__ in rule["classes"].split())
+    rule = next(rules, None)
+    if _of_transformers(kind) and rule is not None:
+        factor, power = rule["factor"], rule["power"]
+        source = f"{rule['is']}, d the head size: transformers {_table()['transformers']}"
         if getattr(config, "scale_attn_weights", True) is False:  # GPT-2 and its kin
             factor, power, source = 1.0, 0.0, "scale_attn_weights"
         if getattr(config, "scale_attn_by_inverse_layer_idx", False):
@@ -137,10 +129,6 @@ def by_rotation(config: Any, layer_type: str = "") -> float:
             return float((0.1 * over * log_extension + 1.0) / (0.1 * under * log_extension + 1.0))
         return 0.1 * log_extension + 1.0
     if kind == "longrope" and before:
-        log_extension = rotary.get("factor") or config.max_position_embeddings / before
-        return (
-            math.sqrt(1.0 + math.log(log_extension) / math.log(before))
-            if log_extension > 1.0
-            else 1.0
-        )
+        extension = rotary.get("factor") or config.max_position_embeddings / before
+        return math.sqrt(1.0 + math.log(max(extension, 1.0)) / math.log(before))
     return 1.0

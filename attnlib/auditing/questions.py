@@ -26,12 +26,6 @@ from attnlib.auditing.response import (
 
 SHORT = 16
 """Rows that are looked at key by key."""
-STEEP = 1e-4
-"""Types whose numbers are coarser than this are asked for larger differences of logits."""
-CURVED = 2e-3
-"""How far the slope of a curve is from that between points on both sides, at most."""
-BENT = 0.02
-"""Slopes that differ by more above and below the other keys' logits are not those of one number."""
 
 
 def visible_keys(subject: Subject, queries: int, keys: int) -> np.ndarray:
@@ -71,10 +65,9 @@ class Slope(NamedTuple):
 
 def joined(slopes: list[Slope]) -> Slope:
     """Return several slopes as one, with the rows of all."""
-    value, low, high, keys, position = (
-        np.concatenate(part, axis=-1) for part in zip(*(slope[:5] for slope in slopes), strict=True)
-    )
-    return Slope(value, low, high, keys, position, all(slope.straight for slope in slopes))
+    parts = zip(*(slope[:5] for slope in slopes), strict=True)
+    every = (np.concatenate(part, axis=-1) for part in parts)
+    return Slope._make([*every, all(slope.straight for slope in slopes)])
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # keys that are not seen weigh nothing
@@ -99,13 +92,13 @@ def slope(
     special = torch.tensor(rows if places is None else places)
 
     def asked(x: float) -> tuple[FloatArray, FloatArray]:
-        given = contents(subject, asks, length, special, x, even=True, **shape)
-        return log_odds(subject, given, chosen, special), given.product
+        q, k, product = contents(subject, asks, length, special, x, even=True, **shape)
+        return log_odds(subject, q, k, chosen, special), product
 
     eps = subject.eps
     nothing, _ = asked(0.0)
     # A difference of logits that is not lost in rounding, and that a soft cap hardly bends.
-    goal = 4.0 if eps > STEEP else 1.0
+    goal = 4.0 if eps > 1e-4 else 1.0
     most = max(math.sqrt(subject.size.dimension), abs(shape.get("shift", 0.0)) / 4.0)
     x = _moving(lambda x: asked(x)[0] - nothing, goal, most)
     estimates, products = [], []
@@ -129,7 +122,7 @@ def slope(
         np.maximum(above, below) + margin,
         subject.keys_of(rows, length),
         position,
-        bool((apart <= np.maximum(2.0 * margin, BENT * np.abs(value))).all()),
+        bool((apart <= np.maximum(2.0 * margin, 0.02 * np.abs(value))).all()),
     )
 
 
@@ -191,11 +184,11 @@ def digits_of_values(subject: Subject, unit: float, length: int) -> float | None
     values of 0 and 1, give the output that exact values would have, up to a factor.
     """
     x = 8.0 / (unit * math.sqrt(subject.size.dimension))
-    given = contents(subject, length, length, torch.tensor([length - 1]), x)
-    weights = subject.weights(given.q, given.k, torch.arange(length))[:, -1]
+    q, k, _ = contents(subject, length, length, torch.tensor([length - 1]), x)
+    weights = subject.weights(q, k, torch.arange(length))[:, -1]
     numbers = spread(subject.value_size).to(subject.dtype).double()
     v = torch.stack([numbers.roll(place) for place in range(length)])
-    output = subject.output(given.q, given.k, v.expand(subject.size.key_heads, -1, -1))[:, -1]
+    output = subject.output(q, k, v.expand(subject.size.key_heads, -1, -1))[:, -1]
     times = output / (weights @ v.numpy())
     if not np.isfinite(times).all():
         return None
@@ -206,9 +199,9 @@ def digits_of_values(subject: Subject, unit: float, length: int) -> float | None
 def small_weight(subject: Subject, unit: float, length: int) -> float:
     """Measure the weight of a key whose logit is 20 below the others', the least of all heads."""
     x = -20.0 / (unit * math.sqrt(subject.size.dimension))
-    given = contents(subject, length, length, torch.tensor([length - 1]), x)
+    q, k, _ = contents(subject, length, length, torch.tensor([length - 1]), x)
     groups = (torch.arange(length) == length - 1).long()
-    return float(subject.weights(given.q, given.k, groups)[:, -1, 1].min())
+    return float(subject.weights(q, k, groups)[:, -1, 1].min())
 
 
 def powers(subject: Subject, length: int) -> tuple[float, float]:
@@ -223,7 +216,7 @@ def powers(subject: Subject, length: int) -> tuple[float, float]:
 def centred(subject: Subject, length: int) -> list[str]:
     """Return which of "q" and "k" are centred: adding 1 to all components changes no weight."""
     x = math.sqrt(subject.size.dimension) / 2.0
-    q, k, *_ = contents(subject, length, length, torch.tensor([length - 1]), x)
+    q, k, _ = contents(subject, length, length, torch.tensor([length - 1]), x)
     groups = (torch.arange(length) == length - 1).long()
     pairs = (q, k), (q + 1.0, k), (q, k + 1.0)
     before, *after = (subject.weights(*pair, groups)[:, -1] for pair in pairs)
@@ -257,8 +250,8 @@ def cap(subject: Subject, length: int) -> tuple[str, Interval] | None:
                 low, high = (middle, high) if share > 0.5 else (low, middle)
             return "clamp", Interval((low + high) / 2.0, low, high)
         before = ratio
-        # Above and below the two bend apart, and their mean does not; logits are rounded.
-        error = CURVED + (straight.high - straight.low) / abs(straight.value)
+        # Above and below the two bend apart, and their mean by 2e-3 at most; logits are rounded.
+        error = 2e-3 + (straight.high - straight.low) / abs(straight.value)
         error += 4.0 * subject.eps * logit + 4.0 * subject.stored_error
         ends = [ratio, ratio * (1.0 - error), ratio * (1.0 + error)]
         if ends[2] < 1.0 and (ends[0] < 0.9 or wanted == 64.0):
@@ -267,17 +260,12 @@ def cap(subject: Subject, length: int) -> tuple[str, Interval] | None:
     return None
 
 
-class Total(NamedTuple):
-    """Hold the factor on a row's weights, and each head's sink with the error of its logit."""
-
-    factor: Interval
-    sink: FloatArray | None
-    """The logit of each head's sink."""
-    error: FloatArray
-
-
-def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArray) -> Total:
+def total(
+    subject: Subject, length: int, unit: float, cap: float, seen: FloatArray
+) -> tuple[Interval, FloatArray | None, FloatArray]:
     """Measure the factor on a row's weights, and each head's sink, a key without value, or None.
+
+    Returns the factor, the logit of each head's sink, and the error of each logit.
 
     Compares rows of equal logits: about −4 (0 where that leaves no weight) and 16 or more, or −¼
     of a cosine's scale and the scale. `unit`: logits per unit of q·k, for q and k of length √d;
@@ -303,7 +291,7 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     if (low <= NONE).any():
         least, low = asked(0.0)
     if (np.abs(low / high - 1.0) < 4.0 * eps).all() or not (low > 0.0).all():
-        return Total(of_heads(high, (eps + off) * high), None, eps * high)
+        return of_heads(high, (eps + off) * high), None, eps * high
     # 1/s = (1 + e^{b − t}/n)/c at two logits t gives b and c, in each head.
     by, above = math.exp(-least) - math.exp(-largest), 1.0 / high
     grows = np.maximum(1.0 / low - above, 1e-300) / by
@@ -312,7 +300,7 @@ def total(subject: Subject, length: int, unit: float, cap: float, seen: FloatArr
     factor_error = (eps * above + error * math.exp(-largest)) / start
     sink = np.log(seen * grows / start)
     factor = of_heads(1.0 / start, (factor_error + off) / start)
-    return Total(factor, sink, error / grows + factor_error + 2.0 * off * abs(least))
+    return factor, sink, error / grows + factor_error + 2.0 * off * abs(least)
 
 
 @np.errstate(invalid="ignore", divide="ignore")  # rows of a broken kernel
@@ -355,20 +343,16 @@ def sums(
     return values | {why: factor * float(together / same)}
 
 
-BLOCKS = (8, 16, 32, 64, 128, 256, 512)
-"""Of keys, in which a kernel may count, as zeros, keys that are not there."""
-
-
 def blocks(subject: Subject, unit: float, cap: float) -> int | None:
-    """Measure the block size to which zero keys are padded and counted, or None."""
+    """Measure the block size, 8 to 512, to which zero keys are padded and counted, or None."""
     counted = {}
     for n in (17, 12, 9):  # a sink is none, or other blocks
         seen = np.full(subject.size.heads, float(n))
-        sink = total(subject, n, unit, cap, seen).sink
+        _, sink, _ = total(subject, n, unit, cap, seen)
         if sink is None:
             return None
         counted[n] = float(np.exp(np.median(sink)))
-    for block in BLOCKS:
+    for block in (8, 16, 32, 64, 128, 256, 512):
         if all(math.isclose(m, -n % block, rel_tol=0.02) for n, m in counted.items()):
             return block
     return None
@@ -426,12 +410,14 @@ def mask(subject: Subject, length: int, unit: float) -> Mask:
     if hidden is not None:
         left = hidden / each
         adds_as_is = np.abs(np.log(left[:, 1] / left[:, 0]) - 1.0) < 0.02 + 16.0 * subject.eps
-        true_means = (
-            "hidden" if (left[:, 1:] < 1e-30).all() else "1" if adds_as_is.all() else "nothing"
-        )
-        true_means = "seen" if (left[:, 0] < 1e-30).all() else true_means
-        shown[:], shown[..., length // 2, :] = true_means != "hidden", true_means == "hidden"
-        whole = masked(shown, length // 2) if true_means in ("seen", "hidden") else None
+        true_means = "1" if adds_as_is.all() else "nothing"
+        if (left[:, 1:] < 1e-30).all():
+            true_means = "hidden"
+        if (left[:, 0] < 1e-30).all():
+            true_means = "seen"
+        if true_means in ("seen", "hidden"):
+            shown[:], shown[..., length // 2, :] = true_means != "hidden", true_means == "hidden"
+            whole = masked(shown, length // 2)
     row = "unknown"
     if whole is not None:
         row = "0" if not whole.any() else "numbers"
@@ -463,8 +449,8 @@ def hidden_counts(subject: Subject, hidden: Tensor, row: int, unit: float) -> fl
     x = math.copysign(_component(subject, unit, 4.0), unit)
     sums = []
     for component in (0.0, x):
-        given = contents(subject, length, length, hidden.nonzero()[:, 0], component)
-        sums.append(subject.weights(given.q, given.k, groups)[:, row, 0])
+        q, k, _ = contents(subject, length, length, hidden.nonzero()[:, 0], component)
+        sums.append(subject.weights(q, k, groups)[:, row, 0])
     return float(np.min(sums[1] / sums[0])) if (sums[0] > 0.0).all() else None
 
 
@@ -504,21 +490,21 @@ def key_head_of(subject: Subject, length: int, places: np.ndarray, unit: float) 
     if subject.stored is not None:
         q[..., 0] = float(near(2.0 / abs(unit)))
     for first in range(0, key_heads, at_once):
-        here = np.arange(first, min(first + at_once, key_heads))
+        batch = np.arange(first, min(first + at_once, key_heads))
         k = plain.clone()
-        groups = torch.full((length,), len(here))
+        groups = torch.full((length,), len(batch))
         v = torch.zeros(key_heads, length, d, dtype=torch.float64)
-        for group, (head, place) in enumerate(zip(here, places[::-1], strict=False)):
+        for group, (head, place) in enumerate(zip(batch, places[::-1], strict=False)):
             groups[place] = group
             k[head, place, :] = 0.0
             k[head, place, 0] = math.copysign(size, unit)
             v[head, :, group] = 1.0
         before, after = (subject.weights(q, t, groups)[:, -1] for t in (plain, k))
-        values = subject.output(q, plain, v)[:, -1, : len(here)]
-        for kind, gain in enumerate((after[:, : len(here)] - before[:, : len(here)], values)):
+        values = subject.output(q, plain, v)[:, -1, : len(batch)]
+        for kind, gain in enumerate((after[:, : len(batch)] - before[:, : len(batch)], values)):
             best = gain.argmax(axis=-1)
             sure = gain.max(axis=-1) > 1e-6 * values.sum(axis=-1)
-            pairs[sure, kind] = here[best[sure]]
+            pairs[sure, kind] = batch[best[sure]]
     return pairs
 
 
@@ -599,10 +585,6 @@ def first_key(
         first, size = int(edges[before]), int(edges[part + 1] - edges[before])
 
 
-PARTS = np.linspace(-1.2, 1.2, 9)
-"""Differences of logits at which it is asked how they are rounded."""
-
-
 def precision(subject: Subject, unit: float, length: int, *, apart: bool) -> tuple[float, bool]:
     """Measure how logits up to 1000 are rounded, from two keys whose logits differ by little.
 
@@ -615,14 +597,14 @@ def precision(subject: Subject, unit: float, length: int, *, apart: bool) -> tup
     for logit in (100.0, 300.0, 1000.0):
         shift = logit / (unit * math.sqrt(d))
         odds, products = [], []
-        for part in PARTS:
+        for part in np.linspace(-1.2, 1.2, 9):  # by which logits differ
             x = part / (abs(unit) * math.sqrt(d))
-            given = contents(subject, length, length, places, x, shift=shift, apart=apart)
-            odds.append(log_odds(subject, given, places, places).ravel())
-            every = given.k[0] @ given.q[0, 0]  # q·k, also where the scale is that of a cosine
+            q, k, _ = contents(subject, length, length, places, x, shift=shift, apart=apart)
+            odds.append(log_odds(subject, q, k, places, places).ravel())
+            every = k[0] @ q[0, 0]  # q·k, also where the scale is that of a cosine
             products.append(float(every[-1] - every[0]))
             if not np.isfinite(odds[-1]).all():  # weights of 0 are none of its faults
-                total = subject.weights(given.q, given.k, torch.zeros(length, dtype=torch.long))
+                total = subject.weights(q, k, torch.zeros(length, dtype=torch.long))
                 finite = finite and bool(np.isfinite(total).all())
         answers, powers = np.array(odds), np.vander(np.array(products) * unit, 4)
         if np.isfinite(answers).all() and np.isfinite(powers).all():

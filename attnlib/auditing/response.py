@@ -9,6 +9,8 @@ import inspect
 import math
 from collections.abc import Callable
 from copy import copy
+from functools import wraps
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +20,9 @@ from torch import Tensor
 from attnlib._checking import FloatArray
 
 Attention = Callable[..., Any]
+
+ARRAYS = ("torch", "numpy", "jax")
+"""What an attention may take and return."""
 
 DIGITS = 5
 """Binary digits of the products that are asked: answers that differ by rounding ask the same."""
@@ -215,13 +220,45 @@ class Subject:
         return self.output(q, k, v)[..., : int(groups.max()) + 1]
 
 
-class Contents(NamedTuple):
-    """Hold queries and keys whose products are known: ordinary keys and some special ones."""
+def of_tensors(function: Callable[..., Any], arrays: str) -> Callable[..., Any]:
+    """Wrap a function of `arrays`, "numpy" or "jax", as one of tensors; "torch" changes nothing.
 
-    q: Tensor
-    k: Tensor
-    product: FloatArray
-    """q·k, or cos(q, k) if they are normalised, of each special key, less that of ordinary ones."""
+    Tensors become arrays of their dtype; TypeError where `arrays` lacks it. The result, or the
+    first of a tuple of results, becomes a tensor on the CPU; what is no array stays as it is.
+    """
+    if arrays == "torch":
+        return function
+    if arrays == "jax":
+        namespace: Any = import_module("jax.numpy")  # whoever has its arrays has it
+    else:
+        namespace = np
+
+    def given(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        name = str(value.dtype).removeprefix("torch.")
+        wide = value.detach().cpu()
+        wide = wide.float() if wide.dtype in (torch.bfloat16, torch.float16) else wide
+        try:
+            array = namespace.asarray(wide.numpy(), dtype=name)
+        except TypeError as error:
+            raise TypeError(f"{arrays} has no {name}: give another dtype") from error
+        if str(array.dtype) != name:
+            raise TypeError(f"{arrays} makes {array.dtype} of {name}: give another dtype")
+        return array
+
+    @wraps(function)
+    def called(*values: Any, **options: Any) -> Any:
+        named = {name: given(value) for name, value in options.items()}
+        answer = function(*map(given, values), **named)
+        answer = answer[0] if isinstance(answer, tuple) else answer
+        kind = str(getattr(answer, "dtype", ""))
+        if not hasattr(torch, kind) or not hasattr(answer, "__array__"):
+            return answer  # what is no array is refused like any other answer
+        wide = np.asarray(answer, dtype=np.float64 if kind == "float64" else np.float32)
+        return torch.from_numpy(wide.copy()).to(getattr(torch, kind))
+
+    return called
 
 
 def contents(
@@ -237,8 +274,11 @@ def contents(
     lengthen: float = 1.0,
     apart: bool = False,
     even: bool = False,
-) -> Contents:
-    """Return queries of length √d, and keys whose products with them are chosen.
+) -> tuple[Tensor, Tensor, FloatArray]:
+    """Return queries of length √d, keys whose products with them are chosen, and these products.
+
+    They are q·k, or cos(q, k) where the subject normalises them, of each special key, less that of
+    ordinary keys.
 
     Keys have the component `shift` along the query, special keys `shift` + x, both of a few binary
     digits; what is left of their length, √d or 2|shift| if that is more, lies at a right angle. The
@@ -271,7 +311,7 @@ def contents(
     ordinary = torch.ones(keys, dtype=torch.bool)
     ordinary[special] = False
     other = int(ordinary.nonzero()[0]) if bool(ordinary.any()) else int(special[0])
-    return Contents(q, k, (product[special] - product[other]).numpy())
+    return q, k, (product[special] - product[other]).numpy()
 
 
 def spread(number: int) -> Tensor:
@@ -358,14 +398,14 @@ def row_sums(subject: Subject, q: Tensor, k: Tensor, times: float = 1.0) -> Floa
     return np.asarray(subject.output(q, k, v).sum(axis=-1) / float(value.sum()))
 
 
-def log_odds(subject: Subject, given: Contents, rows: Tensor, special: Tensor) -> FloatArray:
+def log_odds(subject: Subject, q: Tensor, k: Tensor, rows: Tensor, special: Tensor) -> FloatArray:
     """Return log(weight of a row's special key / weight of its ordinary keys), (heads, rows).
 
     Row rows[i] has the special key special[i]; those of other rows count for neither.
     """
-    groups = torch.full((given.k.shape[-2],), len(special))
+    groups = torch.full((k.shape[-2],), len(special))
     groups[special] = torch.arange(len(special))
-    weights = subject.weights(given.q, given.k, groups)[:, rows.numpy()]
+    weights = subject.weights(q, k, groups)[:, rows.numpy()]
     own = weights[:, np.arange(len(rows)), np.arange(len(special))]
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.log(own) - np.log(weights[..., len(special)]))

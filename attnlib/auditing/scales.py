@@ -23,57 +23,40 @@ LONGER = 64
 """The length at which other keys than the query's own are asked."""
 LONGEST = 2**17
 """Of the keys of one query; their values take 64 MB at d = 128."""
-PLAIN = 1.002
-"""By how much logits may grow with normalised q or k of twice the length."""
 BITS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 15, torch.float64: 40}
 """How many digits of a logit have to count."""
 KEPT = {**BITS, torch.float32: 10, torch.float8_e4m3fn: 4, torch.float8_e5m2: 3}
 KEPT |= {torch.int8: 4, INT4: 3}
 """How many of keys: kernels may multiply ten, and a sixteenth of int8's range may be their size."""
-OF_QUERIES = 10.5
-"""How many digits of a large logit are sure where queries are kept in float8."""
 DIGITS = {9.5: "float16", 5.5: "bfloat16", 4.0: "float8_e4m3fn", 2.5: "float8_e5m2 or int4"}
 """Types that more digits than these may be of."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Hold what the attention should do; None where nothing is stated."""
+    """Hold what the attention should do, as arguments of `audit`; None where nothing is stated."""
 
     scale: float | Policy | None
     cap: float | None = None
     cosine: bool | None = None
-    """Whether the scale multiplies a cosine."""
     causal: bool | None = None
-    """Whether queries see keys up to their own only, without an argument that says so."""
     window: float | None = None
     chunk: int | None = None
-    """The number of keys of a chunk, where a query sees only keys of its own chunk."""
-    first: int = 0
-    """How many keys at the beginning a query sees beside its window."""
+    first_keys: int = 0
     ahead: int | None = None
-    """How many keys after its own a query sees."""
+    """How many keys after its own a query sees: the second number of `window`."""
     sink: bool | tuple[float, ...] | None = None
-    """Whether there is a sink, or the logit of each head's."""
     slopes: tuple[float, ...] | None = None
-    """By how much the logit of a key is lower with each place farther, in each head."""
-    biased: bool = False
-    """Whether logits depend on the place of a key in another way, which is not asked."""
+    bias: bool = False
     top_k: int | None = None
-    """How many keys are chosen by their contents."""
     true_hides: bool = False
-    """Whether True in a mask says that a key is hidden."""
     nan_rows: bool = False
-    """Whether rows that a mask hides whole may be NaN."""
     factor: float = 1.0
     pattern: Callable[[int], np.ndarray] | None = None
-    """A function of n: which of n keys each query sees, (n, n), in place of a window."""
     causal_from: str | None = None
-    """"first" or "last": to which key queries are aligned where they are fewer."""
     one_size: bool = False
     """Whether heads of other sizes are not asked, as in a model."""
     rotates: bool = False
-    """Whether it rotates q and k by position, so that other keys do not show the scale."""
 
 
 class EndedError(Exception):
@@ -87,7 +70,7 @@ class ScaleAudit:
         self.subject, self.expected, self.length = subject, expected, length
         subject.pattern = expected.pattern
         self.report = Report()
-        self.here: Slope
+        self.reference: Slope
         """The scale in the last of `short` rows; `unit` is its median over the heads."""
         self.unit: float
         self.d = subject.size.dimension
@@ -101,7 +84,7 @@ class ScaleAudit:
         """Whether float16 is declared."""
         self.cap_found = math.inf
         self.sink_found: FloatArray | None = None
-        self.first_hidden: dict[str, torch.Tensor] = {}
+        self.first_hidden: dict[str, Any] = {}
         """The argument that hides the first key, if there is one."""
         self.one_sided = False
         """Whether only one of q and k is normalised."""
@@ -115,12 +98,6 @@ class ScaleAudit:
         """Add a finding that ends the audit."""
         self.report.add(*finding)
         raise EndedError
-
-    def end_unless_found(self, *finding: str) -> NoReturn:
-        """End the audit, with a finding if there is none."""
-        if self.report.findings:
-            raise EndedError
-        self.end(*finding)
 
     def rounding(self) -> None:
         """Measure whether keys or weights are rounded more than their type; widen intervals."""
@@ -150,7 +127,7 @@ class ScaleAudit:
         """Measure whether q and k are normalised; a large epsilon ends the audit."""
         subject = self.subject
         powers = dict(zip("qk", questions.powers(subject, self.short), strict=True))
-        large = {name: power for name, power in powers.items() if PLAIN < power < 1.9}
+        large = {name: power for name, power in powers.items() if 1.002 < power < 1.9}
         if large and self.whole and self.strict:  # √(1 + ε) / √(4 + ε), twice, is the power
             each = [f"{4.0 * (x**2 - 1.0) / (4.0 - x**2):.2g} of {t}'s" for t, x in large.items()]
             text = f"an epsilon of about {' and '.join(each)} mean square"
@@ -162,7 +139,7 @@ class ScaleAudit:
             only = f"only {normalised[0]} normalised"
             self.report.add("cosine", "both q and k of length 1, or neither", only)
         if subject.normalises:
-            self.here = questions.slope(subject, self.short)
+            self.reference = questions.slope(subject, self.short)
             centred = " and ".join(questions.centred(subject, self.short))
             if centred and self.strict:
                 text = f"{centred} less the mean: a LayerNorm's"
@@ -177,7 +154,7 @@ class ScaleAudit:
             slope = questions.slope(subject, ladder[-1] + 1, ladder)
         else:
             slope = joined([questions.slope(subject, row + 1, [row]) for row in ladder])
-        slope = self.told(self.further(slope))
+        slope = self.finite_rows(self.further(slope))
         if not slope.straight:
             worst = np.argmax(slope.high - slope.low)
             ends = f"{slope.low.flat[worst]:.4g} to {slope.high.flat[worst]:.4g}"
@@ -198,8 +175,8 @@ class ScaleAudit:
         if self.expected.scale is not None and not self.one_sided:
             self.compare(report.scale, self.expected.scale)
 
-    def told(self, slope: Slope) -> Slope:
-        """Return the rows with a finite scale, `here` if none has; report those without."""
+    def finite_rows(self, slope: Slope) -> Slope:
+        """Return the rows with a finite scale, `reference` if none has; report those without."""
         known = np.isfinite(slope.value).all(axis=0)
         if known.all():
             return slope
@@ -214,9 +191,9 @@ class ScaleAudit:
                 answer = "few keys", "all keys", actual, f"{n} random keys"
             self.report.add(*answer)
         if not known.any():
-            return self.here
-        value, low, high, keys, position = (part[..., known] for part in slope[:5])
-        return Slope(value, low, high, keys, position, straight=True)  # the others made it none
+            return self.reference
+        kept = (part[..., known] for part in slope[:5])
+        return Slope._make([*kept, True])  # the others made it none
 
     def further(self, slope: Slope) -> Slope:
         """Return `slope`, with one query of a cache if the intended law begins beyond its rows."""
@@ -243,18 +220,14 @@ class ScaleAudit:
         if self.expected.cosine is not None:
             applied_to = "cosine" if self.expected.cosine else "dot product"
         if isinstance(target, Policy):
-            applied_to = target.applied_to
+            text, applied_to = target.name, target.applied_to
+            wanted = target.scale(n=scale.keys, d=self.d, position=scale.position)
+        else:
+            wanted = np.full(scale.keys.shape, target)
         if applied_to != scale.applied_to:
             wrong = f"of the {scale.applied_to}, {shown(scale.interval)}"
             self.report.add("cosine", f"a scale of the {applied_to}", wrong)
             return
-        if isinstance(target, Policy):
-            text, wanted = (
-                target.name,
-                target.scale(n=scale.keys, d=self.d, position=scale.position),
-            )
-        else:
-            wanted = np.full(scale.keys.shape, target)
         if agree(wanted, scale.low, scale.high).all():
             return
         with np.errstate(divide="ignore"):
@@ -299,17 +272,18 @@ class ScaleAudit:
                 return
 
     def same(self, code: str, slope: Slope, where: str) -> None:
-        """Report a scale that is not `here`, the plain one of the last row, within its interval."""
-        (value, low, high), right = slope.over_heads(0), self.here.over_heads(0)
+        """Report a scale that is not `reference`, that of the last row, within its interval."""
+        (value, low, high), right = slope.over_heads(0), self.reference.over_heads(0)
         margin = AGREES * abs(right.value)
         if not right.low - margin <= high >= low <= right.high + margin:
             self.report.add(code, f"{right.value:.4g}", shown(Interval(value, low, high)), where)
 
-    def branch(self, name: str, value: Any, kind: str) -> None:
-        """Compare the scale of the last row, given an argument that hides none of its keys."""
-        with suppress(ValueError):  # it may not take this kind
-            slope = questions.slope(self.subject.given(**{name: value}), self.short)
-            self.same("scale", slope, f"with {name} of {kind}")
+    def same_in(self, code: str, subject: Subject, where: str) -> bool:
+        """Report another scale of the last row of a subject; return whether it takes the call."""
+        with suppress(ValueError):
+            self.same(code, questions.slope(subject, self.short), where)
+            return True
+        return False
 
     def precision(self) -> None:
         """Measure how logits are rounded; widen intervals where that is more than their type."""
@@ -320,7 +294,7 @@ class ScaleAudit:
         eps = self.subject.eps
         needed = BITS.get(self.subject.dtype, min(15.0, -math.log2(eps)))
         if self.subject.stored is not None:  # queries may be kept in it too
-            needed = 6.0 if self.subject.stored in WHOLE else min(needed, OF_QUERIES)
+            needed = 6.0 if self.subject.stored in WHOLE else min(needed, 10.5)
         if coarse and not apart:
             needed = min(needed, -math.log2(self.report.rounding))
         self.values_digits()
