@@ -263,9 +263,8 @@ class CallableAudit(ScaleAudit):
 
     def scoreless(self) -> None:
         """Report if no weight depends on the scores, which ends the audit."""
-        if (
-            float(np.abs(self.reference.value).max()) * math.sqrt(self.d) >= 1e-9
-        ):  # of random logits
+        largest = float(np.abs(self.reference.value).max()) * math.sqrt(self.d)
+        if largest >= 1e-9:  # smaller logits of random queries and keys are none
             return
         if self.report.findings:  # such as that its own key is hidden
             raise EndedError
@@ -656,6 +655,7 @@ class CallableAudit(ScaleAudit):
         if self.expected.top_k is None and not alone.report.findings:
             n = self.length - 1  # kernels drop what is beyond whole blocks
             apart = questions.apart(self.subject, alone.subject, n, self.unit)
+            # One query may give another output than the last of many, by 0.05 of its spread.
             if apart > 0.05 + 16.0 * self.subject.eps + 4.0 * self.subject.stored_error:
                 text = f"{apart:.1g} of its spread apart, n = {n}"
                 cause = causes.Cause("cache", "the output of many queries", text)

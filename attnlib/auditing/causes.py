@@ -272,6 +272,7 @@ def by_distance(equal: FloatArray, eps: float) -> tuple[FloatArray, bool, float]
         return None
     slopes, starts = np.polyfit(place, logs.T, 1)
     off = np.abs(logs - (slopes[:, None] * place + starts[:, None])).max(axis=-1)
+    # A bias may be off a line in the distance by a hundredth of its largest.
     even = off <= 0.01 * np.ptp(logs, axis=-1) + 64.0 * eps
     off_middle = place - place.mean()  # a weight and its output are rounded
     error = eps * float(np.abs(off_middle).sum() / (off_middle**2).sum())

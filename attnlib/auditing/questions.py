@@ -97,7 +97,8 @@ def slope(
 
     eps = subject.eps
     nothing, _ = asked(0.0)
-    # A difference of logits that is not lost in rounding, and that a soft cap hardly bends.
+    # A difference of logits that is not lost in rounding, which takes a larger one in coarse types,
+    # and that a soft cap hardly bends.
     goal = 4.0 if eps > 1e-4 else 1.0
     most = max(math.sqrt(subject.size.dimension), abs(shape.get("shift", 0.0)) / 4.0)
     x = _moving(lambda x: asked(x)[0] - nothing, goal, most)
@@ -115,7 +116,7 @@ def slope(
     biases = np.abs(np.reshape(subject.slopes, (-1, 1))) * position  # logits of that size
     error = 6.0 * eps + 1.5 * subject.weights_error + eps * biases
     margin = error / np.min(products, axis=0) + subject.stored_error * np.abs(value)
-    apart = np.abs(above - below)
+    apart = np.abs(above - below)  # slopes of one number differ by a fiftieth at most
     return Slope(
         value,
         np.minimum(above, below) - margin,

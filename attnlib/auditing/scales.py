@@ -127,6 +127,7 @@ class ScaleAudit:
         """Measure whether q and k are normalised; a large epsilon ends the audit."""
         subject = self.subject
         powers = dict(zip("qk", questions.powers(subject, self.short), strict=True))
+        # With normalised q or k of twice the length logits may grow by 1.002.
         large = {name: power for name, power in powers.items() if 1.002 < power < 1.9}
         if large and self.whole and self.strict:  # √(1 + ε) / √(4 + ε), twice, is the power
             each = [f"{4.0 * (x**2 - 1.0) / (4.0 - x**2):.2g} of {t}'s" for t, x in large.items()]
@@ -293,7 +294,7 @@ class ScaleAudit:
         self.report.facts["precision"] = f"{bits:.0f} binary digits of a logit"
         eps = self.subject.eps
         needed = BITS.get(self.subject.dtype, min(15.0, -math.log2(eps)))
-        if self.subject.stored is not None:  # queries may be kept in it too
+        if self.subject.stored is not None:  # queries may be kept in it too, by 10.5 sure digits
             needed = 6.0 if self.subject.stored in WHOLE else min(needed, 10.5)
         if coarse and not apart:
             needed = min(needed, -math.log2(self.report.rounding))
