@@ -11,7 +11,7 @@ predictions/kinds.md.
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import product
 from typing import Any
 
@@ -82,8 +82,9 @@ def of_text(kind: str, tokens: int, window: int) -> Fields:
         seen.append(both.detach())
         return both[:, 0].mean()
 
-    with saving_memory(module, tokens > LONG):
-        losses_at = at_factors(module, torch.tensor([ids]), loss, FEW if tokens > LONG else SHIFTS)
+    long = tokens > LONG
+    with saving_memory(module) if long else nullcontext():
+        losses_at = at_factors(module, torch.tensor([ids]), loss, FEW if long else SHIFTS)
     losses, entropies = seen[0].double().numpy().T
     halves = [float(half.mean()) for half in np.array_split(losses, 2)]
     return {**losses_at, "halves": halves, "entropy": float(entropies.mean()), **properties(ids)}
@@ -148,11 +149,8 @@ def _loss_entropy(head: nn.Module, hidden: Tensor, following: Tensor) -> Tensor:
 
 
 @contextmanager
-def saving_memory(module: Any, wanted: bool) -> Iterator[None]:
-    """Let layers be computed again in the backward pass, not kept, if that is wanted."""
-    if not wanted:
-        yield
-        return
+def saving_memory(module: Any) -> Iterator[None]:
+    """Let layers be computed again in the backward pass, not kept."""
     module.activation_checkpointing_enable({"use_reentrant": False})
     module.train()  # without it they are kept; this model has no dropout
     try:
