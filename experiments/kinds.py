@@ -54,14 +54,14 @@ CHUNK = 512
 
 def pieces() -> Iterator[Fields]:
     """Yield where each window is; a record that is cut short has as many of each kind."""
-    for number, kind in product(range(WINDOWS[SHORT]), (*kinds.KINDS, *CONTROLS)):
-        yield {"model": "SmolLM2", "kind": kind, "tokens": SHORT, "window": number}
-    for number, kind in product(range(WINDOWS[LONG]), kinds.KINDS):
-        yield {"model": "SmolLM2", "kind": kind, "tokens": LONG, "window": number}
-    for number, kind in product(range(PAIR_WINDOWS), kinds.KINDS):
-        yield {"model": "MiniLM", "kind": kind, "tokens": PASSAGE, "window": number}
-    for number, kind in product(range(WINDOWS[LONGEST]), SOME):
-        yield {"model": "SmolLM2", "kind": kind, "tokens": LONGEST, "window": number}
+    for model, tokens, windows, some in (
+        ("SmolLM2", SHORT, WINDOWS[SHORT], (*kinds.KINDS, *CONTROLS)),
+        ("SmolLM2", LONG, WINDOWS[LONG], kinds.KINDS),
+        ("MiniLM", PASSAGE, PAIR_WINDOWS, kinds.KINDS),
+        ("SmolLM2", LONGEST, WINDOWS[LONGEST], SOME),
+    ):
+        for window, kind in product(range(windows), some):
+            yield {"model": model, "kind": kind, "tokens": tokens, "window": window}
 
 
 def measured(model: str, kind: str, tokens: int, window: int) -> Fields:
