@@ -70,10 +70,8 @@ def ends(heads: Heads) -> Iterator[Part]:
         for n in LENGTHS[1:]:
             values = heads("best", variant, BRIEF, n) - 1.0
             yield above(4, f"{variant}, brief, t* − 1 at {n}", values)
-    for variant, n, first in (
-        *(("noise_50", n, START) for n in LENGTHS[2:]),
-        ("noise_70", 4096, FAR),
-    ):
+    of_50 = [("noise_50", n, START) for n in LENGTHS[2:]]
+    for variant, n, first in (*of_50, ("noise_70", 4096, FAR)):
         ratio = heads("best", variant, BRIEF, n) / heads("best", variant, BRIEF, first)
         yield near(4, f"{variant}, brief, t* at {n} over {first}", ratio, 1.0, 0.12)
     for variant, n, first, exact in (
@@ -196,9 +194,8 @@ def rule_wrong(heads: Heads, *, at_start: bool = False) -> list[bool]:
 
 def learned(heads: Heads) -> Iterator[Part]:
     """Factors that are learned."""
-    plain = heads("loss", "noise_70", LONG, FAR)
-    values = heads("loss", "noise_70_ssmax", LONG, FAR) - plain
-    yield near(20, "noise_70, learned s less plain", values, 0.0, 0.02)
+    more = heads("loss", "noise_70_ssmax", LONG, FAR) - heads("loss", "noise_70", LONG, FAR)
+    yield near(20, "noise_70, learned s less plain", more, 0.0, 0.02)
     for steps, least in ((300, 2.5), (1000, 1.4)):
         best = heads("best", "noise_70_qk", steps, FAR)
         yield number(21, f"gain, t* after {steps}", best, f"above {least}")
