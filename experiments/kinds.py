@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,16 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from tqdm import tqdm
 
-from attnlib import _files
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
-from experiments.calibrate import PASSAGE, common, contrastive
+from experiments.calibrate import PASSAGE, add_missing, common, contrastive
 from experiments.real_heads import inputs, kinds
 from experiments.real_heads.rows import short
-from experiments.records import RECORDED, Fields
+from experiments.records import RECORDED, Fields, Work
 
 OUT = RECORDED / "kinds.jsonl"
 SHORT, LONG, LONGEST = 512, 2048, 8192
@@ -52,8 +51,11 @@ CHUNK = 512
 """Tokens whose logits over the vocabulary there are at a time."""
 
 
-def pieces() -> Iterator[Fields]:
-    """Yield where each window is; a record that is cut short has as many of each kind."""
+def pieces() -> Work:
+    """Yield where each window is, and what measures it.
+
+    A record that is cut short has as many of each kind.
+    """
     for model, tokens, windows, some in (
         ("SmolLM2", SHORT, WINDOWS[SHORT], (*kinds.KINDS, *CONTROLS)),
         ("SmolLM2", LONG, WINDOWS[LONG], kinds.KINDS),
@@ -61,7 +63,8 @@ def pieces() -> Iterator[Fields]:
         ("SmolLM2", LONGEST, WINDOWS[LONGEST], SOME),
     ):
         for window, kind in product(range(windows), some):
-            yield {"model": model, "kind": kind, "tokens": tokens, "window": window}
+            at = {"model": model, "kind": kind, "tokens": tokens, "window": window}
+            yield at, partial(measured, **at)
 
 
 def measured(model: str, kind: str, tokens: int, window: int) -> Fields:
@@ -183,14 +186,6 @@ def properties(ids: list[int]) -> Fields:
     }
 
 
-def main() -> None:
-    """Measure what is missing in the record."""
-    torch.set_num_threads(1)
-    made = provenance.made("numpy", "torch", "transformers", threads=1)
-    known = [line["at"] for line in _files.lines(OUT)]
-    for at in tqdm([at for at in pieces() if at not in known]):
-        _files.append(OUT, {"at": at, "made": made, **measured(**at)})
-
-
 if __name__ == "__main__":
-    main()
+    made = provenance.made("numpy", "torch", "transformers", threads=1)
+    add_missing(OUT, pieces(), made=made)

@@ -141,11 +141,11 @@ def loss_curves(
     Chapters: almost_scaled_training, training_details.
     """
     runs = [
-        np.reshape(run.losses, (parts, -1))
+        np.reshape(run.losses, (parts, -1)).mean(axis=1)
         for setting, run in outcomes
         if (setting.variant, setting.training.learning_rate) == (variant, learning_rate)
     ]
-    return np.mean(runs, axis=-1)
+    return np.array(runs)
 
 
 def signed(differences: ArrayLike, digits: int = 2) -> str:
