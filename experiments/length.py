@@ -42,13 +42,12 @@ class Heads:
 
     def __call__(self, name: str, variant: str, steps: int, n: int) -> Values:
         """Return a number of each seed; "none" and the laws are losses, a model's of the answer."""
-        entries = self.measured(variant, steps, n)
-        answers = "answers" in entries[0]
-        if name in LAWS:
-            return np.array([test["answers" if answers else "laws"][name] for test in entries])
-        if name == "none":
-            name = "answer_loss" if answers else "loss"
-        return np.array([test[name] for test in entries])
+        values = []
+        for test in self.measured(variant, steps, n):
+            none = test.get("answer_loss", test["loss"])
+            losses = {"none": none, **test.get("answers", test["laws"])}
+            values.append((test | losses)[name])
+        return np.array(values)
 
 
 def ends(heads: Heads) -> Iterator[Part]:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:  # a sweep loads torch, and to compare what is finished needs 
 
 MEASURES = ("final_loss", "validation_loss")
 """The losses of a run that are compared."""
-CONFIDENCE = 0.95
-"""Of every interval."""
 
 
 class Interval(NamedTuple):
@@ -49,7 +47,7 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     """
     array = _checking.finite("values", values)
     count = array.shape[-1]
-    factor = -stdtrit(count - 1, (1.0 - CONFIDENCE) / 2.0 / comparisons)
+    factor = -stdtrit(count - 1, (1.0 - 0.95) / 2.0 / comparisons)
     error = array.std(axis=-1, ddof=1) / np.sqrt(count)
     return Interval(np.asarray(array.mean(axis=-1)), factor * error)
 
