@@ -63,7 +63,7 @@ def pieces() -> Work:
         ("SmolLM2", LONGEST, WINDOWS[LONGEST], SOME),
     ):
         for window, kind in product(range(windows), some):
-            at = {"model": model, "kind": kind, "tokens": tokens, "window": window}
+            at: Fields = {"model": model, "kind": kind, "tokens": tokens, "window": window}
             yield at, partial(measured, **at)
 
 

@@ -133,14 +133,15 @@ class Config(Checked):
         """The number of heads."""
         return self.width // self.head_size
 
-    def factor(self, value: float | str) -> float:
-        """Return `value`, or what "constant" and "inverse" stand for: (n/e)^½, (n/e)^−½.
+    @property
+    def note_factor(self) -> float:
+        """Source 002's (n/e)^½ at n = sequence."""
+        return math.sqrt(self.sequence / math.e)
 
-        n is `sequence`; the first is source 002's.
-        """
+    def factor(self, value: float | str) -> float:
+        """Return `value`, or what "constant" and "inverse" stand for: (n/e)^½, (n/e)^−½."""
         if isinstance(value, str):
-            root = math.sqrt(self.sequence / math.e)
-            return root if value == "constant" else 1.0 / root
+            return self.note_factor if value == "constant" else 1.0 / self.note_factor
         return value
 
     def alpha_number(self) -> float:
