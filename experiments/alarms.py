@@ -12,14 +12,14 @@ The thresholds of the alarms were chosen on the seeds 100 to 103, 28 runs of the
 with lower rates: of 36 settings (α/α_c from 0.8 to 1.5, growth by 1.2 to 2, over three to five
 watched steps) one that came early without a false alarm there. It was before the loss turned in 7
 of 8 runs. Another alarm was tried on them, the bound of the largest logit by the norm of a head's
-W_qᵀW_k, with its growth: it was no earlier, and wants to know a model's weights. PREDICTIONS was
-written after that and before the first recorded run, of other seeds. With the former thresholds (2
-and 1.2) a record of the seeds 0 to 9 had 19 of 20 warned before they diverged, 6 before the loss
-turned, and 7 of ten false alarms from α = 4.
+W_qᵀW_k, with its growth: it was no earlier, and wants to know a model's weights. What `parts`
+expects was written after that and before the first recorded run, of other seeds. With the former
+thresholds (2 and 1.2) a record of the seeds 0 to 9 had 19 of 20 warned before they diverged, 6
+before the loss turned, and 7 of ten false alarms from α = 4.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from statistics import median
@@ -66,9 +66,9 @@ GROUPS = (
     Group("to 2⁻⁸, α = 1/8", config(alpha=0.125), 2.0**-8),
 )
 DIVERGING = tuple(group.name for group in GROUPS if group.highest_rate is None)
-USUAL = ("to 2⁻⁷",)
-SHARP, EVEN = "to 2⁻⁸, α = 4", "to 2⁻⁸, α = 1/8"
+ENDING = tuple(group.name for group in GROUPS if group.highest_rate is not None)
 COLLAPSE = "entropy collapse"
+TURNS = "lowest_at"
 
 
 def main() -> None:
@@ -135,10 +135,8 @@ def rate(group: Group, step: int) -> float:
 
 def alarmed(record: Record, group: str, name: str = COLLAPSE) -> list[int]:
     """Return the first step of that alarm in each run of a group that gave it."""
-    entries = record.select(group=group)
-    return [
-        entry.result["alarms"][name]["step"] for entry in entries if name in entry.result["alarms"]
-    ]
+    alarms = [entry.result["alarms"] for entry in record.select(group=group)]
+    return [of_run[name]["step"] for of_run in alarms if name in of_run]
 
 
 def leads(record: Record, group: str, until: str = "diverged_at") -> list[int]:
@@ -150,51 +148,33 @@ def leads(record: Record, group: str, until: str = "diverged_at") -> list[int]:
     ]
 
 
-def diverged(record: Record, without_an_end: bool) -> int:
-    """Return how many runs diverged whose warm-up never ends, or of the others."""
-    return sum(
-        entry.result["diverged_at"] is not None
-        for entry in record.entries
-        if (entry.key["group"] in DIVERGING) == without_an_end
-    )
-
-
-def warned(record: Record, until: str = "diverged_at") -> int:
-    """Return how many diverging runs gave the alarm before they diverged, or before something."""
-    return sum(lead > 0 for group in DIVERGING for lead in leads(record, group, until))
-
-
-FALSE = "false alarms of collapse"
-BEFORE = "steps before, the median with"
-TURNS = "lowest_at"
-PREDICTIONS: tuple[tuple[str, Callable[[Record], float], float, float], ...] = (
-    ("runs without an end that diverge, of 6", lambda r: diverged(r, True), 6, 6),
-    ("runs with an end that diverge, of 9", lambda r: diverged(r, False), 0, 0),
-    ("runs that are warned of entropy collapse before, of 6", warned, 6, 6),
-    (f"{BEFORE} 2 layers", lambda r: median(leads(r, DIVERGING[0])), 80, 180),
-    (f"{BEFORE} 4 layers", lambda r: median(leads(r, DIVERGING[1])), 100, 200),
-    ("runs that are warned before their loss turns, of 6", lambda r: warned(r, TURNS), 4, 6),
-    (
-        "steps before their loss turns, the median of all",
-        *(lambda r: median([n for g in DIVERGING for n in leads(r, g, TURNS)]), 40, 100),
-    ),
-    (f"{FALSE} to 2⁻⁷, of 3", lambda r: len(alarmed(r, USUAL[0])), 0, 1),
-    (f"{FALSE} from α = 4, of 3", lambda r: len(alarmed(r, SHARP)), 0, 1),
-    (f"{FALSE} from α = 1/8, of 3", lambda r: len(alarmed(r, EVEN)), 0, 0),
-    (
-        "false alarms of a dead head to 2⁻⁷ and from α = 1/8, of 6",
-        *(lambda r: sum(len(alarmed(r, group, "dead head")) for group in (*USUAL, EVEN)), 0, 0),
-    ),
-)
-"""What was expected: in words, what is counted, and the least and the most that it may be."""
-
-
 def parts() -> Iterator[Part]:
     """Yield what came of the predictions."""
     record = load("alarms")
-    for at, (what, of, least, most) in enumerate(PREDICTIONS, 1):
-        expected = f"{least:g}" if least == most else ""
-        yield between(at, what, of(record), least, most, expected)
+    diverged = [entry for entry in record.entries if entry.result["diverged_at"] is not None]
+    endless = sum(entry.key["group"] in DIVERGING for entry in diverged)
+    two, four = (leads(record, group) for group in DIVERGING)
+    turns = [lead for group in DIVERGING for lead in leads(record, group, TURNS)]
+    warned, in_time = (sum(lead > 0 for lead in of) for of in ((*two, *four), turns))
+    usual, sharp, even = (len(alarmed(record, group)) for group in ENDING)
+    dead = sum(len(alarmed(record, group, "dead head")) for group in (ENDING[0], ENDING[2]))
+    false, before = "false alarms of collapse", "steps before, the median with"
+    # In words, what is counted, and the least and the most that was expected of it.
+    counts = (
+        ("runs without an end that diverge, of 6", endless, 6, 6),
+        ("runs with an end that diverge, of 9", len(diverged) - endless, 0, 0),
+        ("runs that are warned of entropy collapse before, of 6", warned, 6, 6),
+        (f"{before} 2 layers", median(two), 80, 180),
+        (f"{before} 4 layers", median(four), 100, 200),
+        ("runs that are warned before their loss turns, of 6", in_time, 4, 6),
+        ("steps before their loss turns, the median of all", median(turns), 40, 100),
+        (f"{false} to 2⁻⁷, of 3", usual, 0, 1),
+        (f"{false} from α = 4, of 3", sharp, 0, 1),
+        (f"{false} from α = 1/8, of 3", even, 0, 0),
+        ("false alarms of a dead head to 2⁻⁷ and from α = 1/8, of 6", dead, 0, 0),
+    )
+    for at, (what, count, least, most) in enumerate(counts, 1):
+        yield between(at, what, count, least, most, f"{least:g}" if least == most else "")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ predictions/calibrate.md.
 import json
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,20 +163,17 @@ def fitted(what: str, length: int) -> Fields:
     texts = [tokens(length, text) for text in range(TEXTS)]
     options: Fields = {"per": "head"} if what == "head" else {"law": "log"}
     fit = fit_scales(inputs.smollm2().module, texts[0::2], texts[1::2], **options)
-    return {
-        "fit": json.loads(fit.to_json()),
-        "before": fit.before.tolist(),
-        "after": fit.after.tolist(),
-    }
+    both = {"before": fit.before.tolist(), "after": fit.after.tolist()}
+    return {"fit": json.loads(fit.to_json()), **both}
 
 
-def main() -> None:
-    """Measure what is missing in the record."""
+def add_missing(path: Path, work: Work, **made: Fields) -> None:
+    """Compute the pieces that a record of lines lacks, and add a line for each."""
     torch.set_num_threads(1)
-    known = [line["at"] for line in _files.lines(OUT)]
-    for at, compute in tqdm([(at, compute) for at, compute in pieces() if at not in known]):
-        _files.append(OUT, {"at": at, **compute()})
+    known = [line["at"] for line in _files.lines(path)]
+    for at, compute in tqdm([(at, compute) for at, compute in work if at not in known]):
+        _files.append(path, {"at": at, **made, **compute()})
 
 
 if __name__ == "__main__":
-    main()
+    add_missing(OUT, pieces())

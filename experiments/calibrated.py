@@ -18,8 +18,7 @@ from scipy.stats import spearmanr
 from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration import Needles, ScaleGradient
-from experiments.judging import Part, above, between, number, surely
-from experiments.lab.comparison import interval
+from experiments.judging import Part, above, between, limits, number, surely
 from experiments.real_heads import verdicts
 from experiments.records import RECORDED, Fields
 
@@ -41,20 +40,17 @@ def pieces() -> tuple[Fields, ...]:
     return tuple(_files.lines(RECORDED / "calibrate.jsonl"))
 
 
-def select(**at: Any) -> list[Fields]:
+def select(of: int | str | None = None, **at: Any) -> list[Fields]:
     """Return the pieces that are of this, in the order of their texts."""
+    if of is not None:
+        at["model" if isinstance(of, str) else "length"] = of
     lines = [line for line in pieces() if at.items() <= line["at"].items()]
     return sorted(lines, key=lambda line: line["at"].get("text", 0))
 
 
-def place(of: int | str) -> Fields:
-    """Return how the pieces of a length, or of another model, are marked."""
-    return {"model" if isinstance(of, str) else "length": of}
-
-
 def gradient(of: int | str) -> ScaleGradient:
     """Return ∂L/∂log t of each head, text by text."""
-    lines = select(what="gradient", **place(of))
+    lines = select(of, what="gradient")
     samples = np.array([line["gradient"] for line in lines])
     layers = [f"layer {i}" for i in range(samples.shape[1])]
     return ScaleGradient(layers, np.array([line["loss"] for line in lines]), samples)
@@ -62,7 +58,7 @@ def gradient(of: int | str) -> ScaleGradient:
 
 def needles(kind: str, length: int) -> Needles:
     """Return what each head's rows with a target are, without weights at other factors."""
-    lines = select(what="needles", kind=kind, length=length)
+    lines = select(length, what="needles", kind=kind)
     names = "rows", "weight", "gap", "slope", "reach", "derivatives"
     sums = {name: np.array([line[name] for line in lines]) for name in names}
     layers = [f"layer {i}" for i in range(sums["rows"].shape[1])]
@@ -122,7 +118,7 @@ def by_kind(values: ArrayLike) -> FloatArray:
 
 def curves(of: int | str) -> Curves:
     """Return the losses at t = 1 and at the other factors."""
-    here, moved = gradient(of), select(what="shift", **place(of))
+    here, moved = gradient(of), select(of, what="shift")
     of_shift = {0.0: np.array([here.losses, np.nansum(here.samples, axis=(1, 2))])}
     for shift in {line["at"]["log_t"] for line in moved}:
         these = [line for line in moved if line["at"]["log_t"] == shift]
@@ -152,47 +148,39 @@ def targets(kind: str) -> list[Target]:
     heads = []
     near, far = (gradient(n).value for n in (2048, 8192))
     for line in needles(kind, 512).table():
-        layer, head = int(line["layer"].removeprefix("layer ")), line["head"]
-        slopes = near[layer, head], far[layer, head]
-        heads.append(Target(kind, layer, head, line["weight"], line, *slopes))
+        at = int(line["layer"].removeprefix("layer ")), line["head"]
+        heads.append(Target(kind, *at, line["weight"], line, near[at], far[at]))
     return heads
 
 
 def parts() -> Iterator[Part]:
     """Yield what calibrate.md predicted of SmolLM2 and of four smaller models."""
-    for name, lengths, low, high, most in (
-        ("C1", (512, 1024, 2048), 0.95, 1.02, 0.005),
-        ("C3", (4096, 8192), 0.93, 1.03, 0.01),
-    ):
-        yield from _one_factor(name, lengths, low, high, most)
-        if name == "C1":
-            total = gradient(512).samples.sum(axis=(1, 2))
-            yield above("C2", "∂L/∂log t at 512 tokens", total)
+    yield from _one_factor("C1", (512, 1024, 2048), 0.95, 1.02, 0.005)
+    yield above("C2", "∂L/∂log t at 512 tokens", gradient(512).samples.sum(axis=(1, 2)))
+    yield from _one_factor("C3", (4096, 8192), 0.93, 1.03, 0.01)
     yield from _by_head()
     [per_head], [rule] = (select(what=f"fit {name}") for name in ("head", "log"))
     gains = np.subtract(per_head["before"], per_head["after"])
     yield surely(between("C6", "gain of a factor per head", gains, 0.002, 0.02))
     yield between("C7", "b of the rule in n", rule["fit"]["b"][0][0], -0.05, 0.05)
-    heads = [head for kind in ("repeat", "previous") for head in targets(kind)]
-    heads = [head for head in heads if head.weight >= SOUGHT]
+    heads = [head for head in targets("repeat") + targets("previous") if head.weight >= SOUGHT]
     best = [head.needle["best_factor"] for head in heads]
     rank = float(spearmanr(best, [-head.far for head in heads]).statistic)
     yield number("C8", "rank correlation of t* and −∂L/∂log t at 8192", rank, "below 0.4")
     yield from _one_factor("C9", OTHERS, 0.9, 1.1, 0.01)
-    sums = [interval(np.nansum(gradient(name).samples, axis=(1, 2))) for name in OTHERS]
-    differ = sum(abs(total.mean) > total.half_width for total in sums)
-    yield number("C10", "models whose ∂L/∂log t is not 0", float(differ), "at most 1")
+    sums = [limits(np.nansum(gradient(name).samples, axis=(1, 2))) for name in OTHERS]
+    differ = sum(low > 0.0 or high < 0.0 for low, high in sums)
+    yield number("C10", "models whose ∂L/∂log t is not 0", differ, "at most 1")
 
 
 def _one_factor(
     name: str, places: tuple[int | str, ...], low: float, high: float, most: float
 ) -> Iterator[Part]:
-    for of in places:
-        where = f"{of} tokens" if isinstance(of, int) else of
-        yield between(name, f"{where}, the best factor", curves(of).best(FITTED), low, high)
-    for of in places:
-        where = f"{of} tokens" if isinstance(of, int) else of
-        yield number(name, f"{where}, its gain", curves(of).gains(), f"below {most}")
+    of_place = {of if isinstance(of, str) else f"{of} tokens": curves(of) for of in places}
+    for where, losses in of_place.items():
+        yield between(name, f"{where}, the best factor", losses.best(FITTED), low, high)
+    for where, losses in of_place.items():
+        yield number(name, f"{where}, its gain", losses.gains(), f"below {most}")
 
 
 def _by_head() -> Iterator[Part]:

@@ -15,27 +15,13 @@ from typing import Any
 import numpy as np
 
 from experiments.gains import Gains
-from experiments.judging import (
-    HOLDS,
-    OPEN,
-    REFUTED,
-    Part,
-    Values,
-    above,
-    between,
-    decided,
-    near,
-    number,
-)
+from experiments.judging import Part, Values, above, between, decided, limits, near, number
 from experiments.lab import sweep
-from experiments.lab.comparison import interval
 from experiments.records import SWEEPS, losses, of_variant, runs
 
 ALPHAS = (0.5, 1.0, 2.25, 4.0, 8.0)
 """At which QK-norm's gain begins, or stays."""
 KINDS = ("learned", "fixed")
-WAYS = ("constant", "warmup", "cosine", "decay", "clip", "all", "lower")
-"""How the models of factor_ingredients.toml are trained; "lower" at half the rate."""
 
 
 def best_rates(name: str) -> dict[str, float]:
@@ -64,8 +50,7 @@ def above_best(kind: str, alpha: float, steps: int) -> Values:
 
 def best_alphas(kind: str, steps: int) -> list[float]:
     """Return the α that are not surely above the best one: no paired 95 % interval above 0."""
-    gaps = {alpha: interval(above_best(kind, alpha, steps)) for alpha in ALPHAS}
-    return [alpha for alpha, gap in gaps.items() if gap.mean <= gap.half_width]
+    return [alpha for alpha in ALPHAS if limits(above_best(kind, alpha, steps))[0] <= 0.0]
 
 
 def gains(steps: int) -> Gains:
@@ -140,9 +125,8 @@ def undivided_low() -> Iterator[Part]:
     yield number(1, "undivided less 1/√d", harm, "below 0.45")
     yield number(2, "undivided less 1/√d", harm, "above 0.1")
     yield above(2, "its interval", harm)
-    mean, half_width = interval(harm)
-    verdict = REFUTED if mean + half_width < 0.25 else HOLDS if mean - half_width > 0.25 else OPEN
-    yield Part(3, "undivided less 1/√d", "at least 0.25", float(mean), float(half_width), verdict)
+    low, high = limits(harm)
+    yield decided(3, "undivided less 1/√d", "at least 0.25", harm, low > 0.25, refuted=high < 0.25)
 
 
 def undivided_low_rates() -> Iterator[Part]:
@@ -173,16 +157,13 @@ def trained_in(rule: str, times: int = 16) -> Values:
 
 def trained_quarter() -> Iterator[Part]:
     """Yield what was predicted of rules in n, trained in against applied after training."""
-    mean, half_width = interval(trained_in("root_log"))
-    within = max(abs(mean - half_width), abs(mean + half_width)) < 0.05
-    kept, wrong = mean + half_width < 0.0, mean - half_width > 0.0 or within
-    verdict = HOLDS if kept else REFUTED if wrong else OPEN
+    root_log, log = trained_in("root_log"), trained_in("log")
+    low, high = limits(root_log)
+    wrong = low > 0.0 or max(abs(low), abs(high)) < 0.05
     what = "√log n at 16 n₀, trained in less after"
-    yield Part(1, what, "below 0", float(mean), float(half_width), verdict)
-    mean, half_width = interval(trained_in("log"))
-    verdict = HOLDS if abs(mean) <= half_width else REFUTED
-    what = "log n at 16 n₀, trained in less after"
-    yield Part(2, what, "holds 0", float(mean), float(half_width), verdict)
+    yield decided(1, what, "below 0", root_log, high < 0.0, refuted=wrong)
+    low, high = limits(log)
+    yield decided(2, "log n at 16 n₀, trained in less after", "holds 0", log, low <= 0.0 <= high)
     for rule in RULES[1:]:
         cost = reading(rule, 1) - reading("none", 1)
         yield near(3, f"{rule} at n₀, trained in less none", cost, 0.0, 0.02)

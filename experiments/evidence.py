@@ -6,7 +6,7 @@ no more than its row. Chapters: how_sure, short_answer.
 """
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,16 +75,9 @@ def _gain(kind: str) -> Values:
     return designed.of_gain(kind, 2.25, 2000) - designed.of_gain(kind, 1.0, 2000)
 
 
-def _late_recall() -> Values:
-    recall = trained.Recall(runs("trained_law"))
-    late = recall("growing_none", length.FAR, "ssmax")
-    return late - recall("growing_log", length.FAR)
-
-
-def _applied(task: str) -> Values:
-    recall = trained.Recall(runs("trained_law"))
-    late, none = (recall(f"{task}_none", length.FAR, rule) for rule in ("ssmax", "none"))
-    return late - none
+def _far(variant: str, name: str = "none") -> Values:
+    """Return what recall models lose at 16 n₀, or would lose under a rule."""
+    return trained.Recall(runs("trained_law"))(variant, length.FAR, name)
 
 
 def _single(strength: int) -> str:
@@ -98,8 +91,8 @@ def _kinds() -> dict[str, Values]:
     return {kind: 1000 * gains for kind, gains in kinds_of_text.own_gains(LONG).items()}
 
 
-def _means(gains: Mapping[str, Values]) -> Values:
-    return np.array([gains[kind].mean() for kind in kinds_of_text.NAMES])
+def _means() -> Values:
+    return np.array([gains.mean() for gains in _kinds().values()])
 
 
 def _audit() -> str:
@@ -119,17 +112,17 @@ ESTIMATES: dict[str, Callable[[], ArrayLike | str]] = {
     "output-short": lambda: designed.factor_harm("factor_short", "constant"),
     "output-constant": lambda: designed.factor_harm("factor_long", "constant"),
     "output-usual": lambda: designed.factor_harm("factor_long", "people"),
-    "late-recall": _late_recall,
+    "late-recall": lambda: _far("growing_none", "ssmax") - _far("growing_log"),
     "trained-text": lambda: designed.trained_in("root_log"),
-    "applied-once": lambda: _applied("fixed"),
-    "applied-noise": lambda: _applied("noise"),
+    "applied-once": lambda: _far("fixed_none", "ssmax") - _far("fixed_none"),
+    "applied-noise": lambda: _far("noise_none", "ssmax") - _far("noise_none"),
     "single-heads": lambda: _single(50),
     "single-heads-strong": lambda: _single(70),
     "learning-direction": lambda: decoder_scale.by_direction("sizes_adam", "start_1"),
     "learning-size": lambda: decoder_scale.explained("start_1"),
     "smollm2-factor": lambda: calibrated.by_kind(calibrated.curves(4096).wants()),
     "smollm2-gain": lambda: 1000 * calibrated.by_kind(calibrated.curves(4096).crossed()),
-    "kinds-gain": lambda: _means(_kinds()),
+    "kinds-gain": _means,
     "reactions-gain": lambda: calibrated.curves("RXNMapper").crossed(),
     "audit": _audit,
 }
@@ -144,33 +137,27 @@ def _plain(values: ArrayLike, digits: int = 2) -> str:
     return signed(values, digits).removeprefix("+")
 
 
-def _earlier_text() -> dict[str, str]:
+def _earlier_text() -> str:
     texts = trained.texts()
     late = texts("quarter_none", 16, trained.UNDER_ROOT_LOG)
-    return {"earlier": signed(texts("quarter_root_log", 16) - late)}
+    return signed(texts("quarter_root_log", 16) - late)
 
 
-def _other_starts() -> dict[str, str]:
-    small = decoder_scale.by_direction("sizes_adam", "start_256th")
-    first = decoder_scale.by_direction("sizes_adam", "start_1", layer=0)
-    return {"smaller": _plain(small), "first": _plain(first)}
-
-
-def _rule_in_n() -> dict[str, str]:
+def _rule_in_n() -> str:
     [rule] = calibrated.select(what="fit log")
-    return {"rule": _plain(1000 * np.subtract(rule["before"], rule["after"]), 1)}
+    return _plain(1000 * np.subtract(rule["before"], rule["after"]), 1)
 
 
 def _other_gains() -> dict[str, str]:
     gains = _kinds()
     most = max(gains, key=lambda kind: float(gains[kind].mean()))
-    more = _means(gains) - 1000 * kinds_of_text.common_gains(LONG)
+    more = _means() - 1000 * kinds_of_text.common_gains(LONG)
     return {"more": _plain(more, 1), "kind": most, "most": _plain(gains[most], 1)}
 
 
-def _of_all_four() -> dict[str, str]:
+def _of_all_four() -> str:
     gained = calibrated.curves("RXNMapper").crossed()
-    return {"family": f"{interval(gained, comparisons=len(calibrated.OTHERS)).half_width:.3f}"}
+    return f"{interval(gained, comparisons=len(calibrated.OTHERS)).half_width:.3f}"
 
 
 def _unseen() -> dict[str, str]:
@@ -181,11 +168,14 @@ def _unseen() -> dict[str, str]:
 NUMBERS: dict[str, Callable[[], dict[str, str]]] = {
     "undivided-usual": lambda: {"wide": signed(designed.undivided_harm())},
     "output-usual": lambda: {"short": signed(designed.factor_harm("factor_short", "people"), 3)},
-    "trained-text": _earlier_text,
-    "learning-direction": _other_starts,
-    "smollm2-gain": _rule_in_n,
+    "trained-text": lambda: {"earlier": _earlier_text()},
+    "learning-direction": lambda: {
+        "smaller": _plain(decoder_scale.by_direction("sizes_adam", "start_256th")),
+        "first": _plain(decoder_scale.by_direction("sizes_adam", "start_1", layer=0)),
+    },
+    "smollm2-gain": lambda: {"rule": _rule_in_n()},
     "kinds-gain": _other_gains,
-    "reactions-gain": _of_all_four,
+    "reactions-gain": lambda: {"family": _of_all_four()},
     "audit": _unseen,
 }
 """Numbers that the words of a row name in braces, as text."""

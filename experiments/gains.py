@@ -122,9 +122,8 @@ def recall() -> Iterator[Part]:
     for alpha in (4.0, 8.0):
         cost = of("noise_fixed", alpha, START) - of("noise_fixed", 1.0, START)
         yield above(1, f"noise, fixed, α = {alpha:g} less 1, at 64", cost)
-    yield above(
-        2, "noise, learned, 8 less its end", 8.0 * (1.0 - gains.moved("noise_learned", 8.0, LONG))
-    )
+    fall = 8.0 * (1.0 - gains.moved("noise_learned", 8.0, LONG))
+    yield above(2, "noise, learned, 8 less its end", fall)
     rise = 0.5 * (gains.moved("noise_learned", 0.5, LONG) - 1.0)
     yield above(2, "noise, learned, the end less 0.5", rise)
     for alpha in (4.0, 8.0):
@@ -135,9 +134,7 @@ def recall() -> Iterator[Part]:
     yield between(3, "once, fixed, the worst α at 1024", worst, 0.5, 0.5, "0.5")
     cost = of("noise_fixed", 8.0, FAR) - of("noise_fixed", 1.0, FAR)
     yield above(4, "noise, fixed, α = 8 less 1, at 1024", cost)
-    wanted = [
-        gains("best", variant("noise_fixed", a), LONG, START).mean()
-        for a in gains.alphas("noise_fixed", LONG)
-    ]
+    names = [variant("noise_fixed", alpha) for alpha in gains.alphas("noise_fixed", LONG)]
+    wanted = [gains("best", name, LONG, START).mean() for name in names]
     rises = sum(after > before for before, after in pairwise(wanted))
     yield number(5, "noise, fixed, steps at which t* rises", rises, "at most 1")

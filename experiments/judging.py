@@ -33,13 +33,24 @@ class Part(NamedTuple):
     verdict: str
 
 
+def power_of_2(value: float) -> str:
+    """Return a power of 2 as the pages write it, such as 2⁻⁹."""
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return "2" + str(round(math.log2(value))).translate(raised)
+
+
+def limits(values: Values) -> tuple[float, float]:
+    """Return the two ends of the 95 % interval of the mean."""
+    mean, half = interval(values)
+    return float(mean - half), float(mean + half)
+
+
 def between(
     at: int | str, what: str, values: Values | float, low: float, high: float, expected: str = ""
 ) -> Part:
     """Return a part whose mean has to lie between two numbers; one number has no interval."""
-    mean, half = interval(values) if np.size(values) > 1 else (values, 0.0)
-    verdict = HOLDS if low <= mean <= high else REFUTED
-    return Part(at, what, expected or f"{low:.4g} to {high:.4g}", float(mean), float(half), verdict)
+    expected = expected or f"{low:.4g} to {high:.4g}"
+    return decided(at, what, expected, values, holds=bool(low <= np.mean(values) <= high))
 
 
 def number(at: int | str, what: str, values: Values | float, expected: str) -> Part:
@@ -60,14 +71,26 @@ def near(at: int | str, what: str, values: Values, middle: float, margin: float)
 
 def above(at: int | str, what: str, values: Values) -> Part:
     """Return a part whose mean has to be positive."""
-    mean, half = interval(values)
-    verdict = HOLDS if mean - half > 0.0 else REFUTED if mean + half < 0.0 else OPEN
-    return Part(at, what, "> 0", float(mean), float(half), verdict)
+    low, high = limits(values)
+    return decided(at, what, "> 0", values, holds=low > 0.0, refuted=high < 0.0)
 
 
-def decided(at: int | str, what: str, expected: str, value: float, holds: bool) -> Part:
-    """Return a part whose verdict is given; its number is what is shown of it."""
-    return Part(at, what, expected, float(value), 0.0, HOLDS if holds else REFUTED)
+def decided(
+    at: int | str,
+    what: str,
+    expected: str,
+    values: Values | float,
+    holds: bool,
+    refuted: bool | None = None,
+) -> Part:
+    """Return a part whose verdict is given; its numbers are what is shown of it.
+
+    Where it does not hold it is refuted; where `refuted` is given and it is neither, it is open.
+    """
+    mean, half = interval(values) if np.size(values) > 1 else (values, 0.0)
+    failed = not holds if refuted is None else refuted
+    verdict = HOLDS if holds else REFUTED if failed else OPEN
+    return Part(at, what, expected, float(mean), float(half), verdict)
 
 
 def surely(part: Part) -> Part:
@@ -79,9 +102,8 @@ def surely(part: Part) -> Part:
 
 def graded(at: int | str, what: str, values: Values | float, holds: float, refuted: float) -> Part:
     """Return a part that is open where its mean lies between two numbers."""
-    part = number(at, what, values, f"at least {holds:g}")
-    verdict = HOLDS if part.mean >= holds else REFUTED if part.mean < refuted else OPEN
-    return part._replace(expected=f"{part.expected}; refuted below {refuted:g}", verdict=verdict)
+    expected, mean = f"at least {holds:g}; refuted below {refuted:g}", np.mean(values)
+    return decided(at, what, expected, values, bool(mean >= holds), refuted=bool(mean < refuted))
 
 
 def verdict(of: Sequence[Part]) -> str:

@@ -11,7 +11,8 @@ predictions/kinds.md.
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,16 +21,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-from tqdm import tqdm
 
-from attnlib import _files
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
-from experiments.calibrate import PASSAGE, common, contrastive
+from experiments.calibrate import PASSAGE, add_missing, common, contrastive
 from experiments.real_heads import inputs, kinds
 from experiments.real_heads.rows import short
-from experiments.records import RECORDED, Fields
+from experiments.records import RECORDED, Fields, Work
 
 OUT = RECORDED / "kinds.jsonl"
 SHORT, LONG, LONGEST = 512, 2048, 8192
@@ -52,16 +51,20 @@ CHUNK = 512
 """Tokens whose logits over the vocabulary there are at a time."""
 
 
-def pieces() -> Iterator[Fields]:
-    """Yield where each window is; a record that is cut short has as many of each kind."""
-    for number, kind in product(range(WINDOWS[SHORT]), (*kinds.KINDS, *CONTROLS)):
-        yield {"model": "SmolLM2", "kind": kind, "tokens": SHORT, "window": number}
-    for number, kind in product(range(WINDOWS[LONG]), kinds.KINDS):
-        yield {"model": "SmolLM2", "kind": kind, "tokens": LONG, "window": number}
-    for number, kind in product(range(PAIR_WINDOWS), kinds.KINDS):
-        yield {"model": "MiniLM", "kind": kind, "tokens": PASSAGE, "window": number}
-    for number, kind in product(range(WINDOWS[LONGEST]), SOME):
-        yield {"model": "SmolLM2", "kind": kind, "tokens": LONGEST, "window": number}
+def pieces() -> Work:
+    """Yield where each window is, and what measures it.
+
+    A record that is cut short has as many of each kind.
+    """
+    for model, tokens, windows, some in (
+        ("SmolLM2", SHORT, WINDOWS[SHORT], (*kinds.KINDS, *CONTROLS)),
+        ("SmolLM2", LONG, WINDOWS[LONG], kinds.KINDS),
+        ("MiniLM", PASSAGE, PAIR_WINDOWS, kinds.KINDS),
+        ("SmolLM2", LONGEST, WINDOWS[LONGEST], SOME),
+    ):
+        for window, kind in product(range(windows), some):
+            at: Fields = {"model": model, "kind": kind, "tokens": tokens, "window": window}
+            yield at, partial(measured, **at)
 
 
 def measured(model: str, kind: str, tokens: int, window: int) -> Fields:
@@ -82,8 +85,9 @@ def of_text(kind: str, tokens: int, window: int) -> Fields:
         seen.append(both.detach())
         return both[:, 0].mean()
 
-    with saving_memory(module, tokens > LONG):
-        losses_at = at_factors(module, torch.tensor([ids]), loss, FEW if tokens > LONG else SHIFTS)
+    long = tokens > LONG
+    with saving_memory(module) if long else nullcontext():
+        losses_at = at_factors(module, torch.tensor([ids]), loss, FEW if long else SHIFTS)
     losses, entropies = seen[0].double().numpy().T
     halves = [float(half.mean()) for half in np.array_split(losses, 2)]
     return {**losses_at, "halves": halves, "entropy": float(entropies.mean()), **properties(ids)}
@@ -148,11 +152,8 @@ def _loss_entropy(head: nn.Module, hidden: Tensor, following: Tensor) -> Tensor:
 
 
 @contextmanager
-def saving_memory(module: Any, wanted: bool) -> Iterator[None]:
-    """Let layers be computed again in the backward pass, not kept, if that is wanted."""
-    if not wanted:
-        yield
-        return
+def saving_memory(module: Any) -> Iterator[None]:
+    """Let layers be computed again in the backward pass, not kept."""
     module.activation_checkpointing_enable({"use_reentrant": False})
     module.train()  # without it they are kept; this model has no dropout
     try:
@@ -185,14 +186,6 @@ def properties(ids: list[int]) -> Fields:
     }
 
 
-def main() -> None:
-    """Measure what is missing in the record."""
-    torch.set_num_threads(1)
-    made = provenance.made("numpy", "torch", "transformers", threads=1)
-    known = [line["at"] for line in _files.lines(OUT)]
-    for at in tqdm([at for at in pieces() if at not in known]):
-        _files.append(OUT, {"at": at, "made": made, **measured(**at)})
-
-
 if __name__ == "__main__":
-    main()
+    made = provenance.made("numpy", "torch", "transformers", threads=1)
+    add_missing(OUT, pieces(), made=made)

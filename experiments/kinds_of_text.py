@@ -18,15 +18,12 @@ from attnlib import _files
 from attnlib._checking import FloatArray
 from experiments import kinds
 from experiments.calibrate import PASSAGE
-from experiments.judging import HOLDS, OPEN, REFUTED, Part, above, decided, number
+from experiments.judging import OPEN, REFUTED, Part, above, decided, limits, number
 from experiments.kinds import LONG, LONGEST, SHORT
-from experiments.lab.comparison import interval
 from experiments.real_heads.kinds import KINDS
 from experiments.records import Fields
 
-PROPERTIES = (
-    *("loss", "surprise", "repeated", "rare", "digits", "marks", "capitals", "characters"),
-)
+PROPERTIES = ("loss", "surprise", "repeated", "rare", "digits", "marks", "capitals", "characters")
 """Of a window; *surprise* is the loss less the entropy of what the model says."""
 EVEN, ODD = slice(0, None, 2), slice(1, None, 2)
 SURE = 0.74
@@ -103,13 +100,12 @@ def own_gains(tokens: int) -> dict[str, FloatArray]:
 
 def common_gains(tokens: int) -> FloatArray:
     """Return by kind what one factor gains, fitted to the eleven others."""
-    curves = {kind: windows(kind, tokens).curve() for kind in NAMES}
-    return np.array(
-        [
-            curves[kind](0.0) - curves[kind](best([curves[k] for k in NAMES if k != kind]))
-            for kind in NAMES
-        ]
-    )
+    curves = [windows(kind, tokens).curve() for kind in NAMES]
+    gains = []
+    for at, curve in enumerate(curves):
+        others = best([*curves[:at], *curves[at + 1 :]])
+        gains.append(curve(0.0) - curve(others))
+    return np.array(gains)
 
 
 # --- heads ----------------------------------------------------------------------------------------
@@ -123,14 +119,10 @@ def by_head(kind: str, chosen: slice) -> FloatArray:
 
 def agreement() -> tuple[FloatArray, FloatArray]:
     """Return the shares of heads whose signs agree: within each kind, and between each two."""
-    signs = {(kind, half.start): np.sign(by_head(kind, half)) for kind in NAMES for half in HALVES}
-    within = [np.mean(signs[kind, 0] == signs[kind, 1]) for kind in NAMES]
-    pairs = combinations(NAMES, 2)
-    between = [np.mean([signs[a, i] == signs[b, i] for i in (0, 1)]) for a, b in pairs]
+    signs = [np.sign([by_head(kind, half) for half in (EVEN, ODD)]) for kind in NAMES]
+    within = [np.mean(even == odd) for even, odd in signs]
+    between = [np.mean(a == b) for a, b in combinations(signs, 2)]
     return np.array(within), np.array(between)
-
-
-HALVES = (EVEN, ODD)
 
 
 def variance_share(chosen_on: slice, judged_on: slice, count: int = 10) -> float:
@@ -149,11 +141,9 @@ def _covariance(heads: FloatArray, total: FloatArray) -> FloatArray:
 
 def ranks(tokens: int = SHORT) -> dict[str, float]:
     """Return the rank correlation of each property with G, over the kinds."""
-    slopes = means(tokens)
+    slopes, by_kind = means(tokens), [windows(kind, tokens) for kind in NAMES]
     return {
-        name: float(
-            spearmanr([windows(kind, tokens).mean(name) for kind in NAMES], slopes).statistic
-        )
+        name: float(spearmanr([of.mean(name) for of in by_kind], slopes).statistic)
         for name in PROPERTIES
     }
 
@@ -174,82 +164,67 @@ def parts() -> Iterator[Part]:
     prose, *others = (windows(kind, LONGEST).G.mean() for kind in kinds.SOME)
     for kind, mean in zip(kinds.SOME[1:], others, strict=True):
         yield number("K16", f"{kind} less prose, 8,192", float(mean - prose), "above 0")
-    yield _fisher(float(spearmanr(means(SHORT), means(PASSAGE, "MiniLM")).statistic))
-
-
-def _fisher(rank: float) -> Part:
-    half = 1.96 * np.sqrt(1.06 / (len(NAMES) - 3))
-    low, high = (abs(np.tanh(np.arctanh(abs(rank)) + sign * half)) for sign in (-1.0, 1.0))
-    verdict = HOLDS if high < 0.6 else REFUTED if low > 0.6 else OPEN
-    return Part("K17", "|ρ| of G, MiniLM and SmolLM2", "below 0.6", abs(rank), 0.0, verdict)
+    rank = abs(float(spearmanr(means(SHORT), means(PASSAGE, "MiniLM")).statistic))
+    half = 1.96 * np.sqrt(1.06 / (len(NAMES) - 3))  # Fisher's interval
+    low, high = (abs(np.tanh(np.arctanh(rank) + sign * half)) for sign in (-1.0, 1.0))
+    what = "|ρ| of G, MiniLM and SmolLM2"
+    yield decided("K17", what, "below 0.6", rank, bool(high < 0.6), refuted=bool(low > 0.6))
 
 
 def _by_kind() -> Iterator[Part]:
     samples = {kind: windows(kind, SHORT).G for kind in NAMES}
-    yield number(
-        "K1", "p of the analysis of variance", f_oneway(*samples.values()).pvalue, "below .001"
-    )
-    mean, half = interval(samples["prose"])
-    kept = abs(mean) <= half
-    narrow = half <= interval(samples["bible"]).half_width
-    verdict = REFUTED if not kept else HOLDS if narrow else OPEN
-    yield Part("K2", "G of prose", "holds 0", float(mean), float(half), verdict)
-    sides = [interval(values) for values in samples.values()]
-    up = sum(bool(mean > half) for mean, half in sides)
-    down = sum(bool(mean < -half) for mean, half in sides)
+    chance = f_oneway(*samples.values()).pvalue
+    yield number("K1", "p of the analysis of variance", chance, "below .001")
+    sides = {kind: limits(values) for kind, values in samples.items()}
+    (low, high), bible = sides["prose"], sides["bible"]
+    kept, narrow = low <= 0.0 <= high, high - low <= bible[1] - bible[0]
+    yield decided("K2", "G of prose", "holds 0", samples["prose"], kept and narrow, not kept)
+    up = sum(low > 0.0 for low, _ in sides.values())
+    down = sum(high < 0.0 for _, high in sides.values())
     yield number("K3", "kinds whose G is above 0", up, "at least 6")
     yield number("K3", "kinds whose G is below 0", down, "at most 2")
     yield above("K4", "mean of G over the kinds", means(SHORT))
 
 
 def _properties() -> Iterator[Part]:
-    strong = {name: rank for name, rank in ranks().items() if abs(rank) >= SURE}
-    kept = not set(strong) - {"surprise"}
-    largest = max(ranks().values(), key=abs)
-    yield decided(
-        "K8", "largest ρ of eight properties", "none, or loss less entropy", largest, kept
-    )
+    by_name = ranks()
+    kept = all(abs(rank) < SURE or name == "surprise" for name, rank in by_name.items())
+    largest, expected = max(by_name.values(), key=abs), "none, or loss less entropy"
+    yield decided("K8", "largest ρ of eight properties", expected, largest, kept)
     for name in ("loss", "repeated"):
-        yield number("K9", f"|ρ| of {name}", abs(ranks()[name]), f"below {SURE}")
+        yield number("K9", f"|ρ| of {name}", abs(by_name[name]), f"below {SURE}")
     prose, bible = windows("prose", SHORT).G, windows("bible", SHORT).G
     yield above("K10", "G of prose less read twice", prose - windows("twice", SHORT).G)
     numbered = windows("numbered", SHORT).G
-    part = number(
-        "K11", "G with numbers over without", numbered.mean() / bible.mean(), "at most 0.75"
-    )
-    mean, half = interval(bible - numbered)
-    unsure = bible.mean() <= interval(bible).half_width or abs(mean) <= half
+    ratio = numbered.mean() / bible.mean()
+    part = number("K11", "G with numbers over without", ratio, "at most 0.75")
+    low, high = limits(bible - numbered)
+    unsure = limits(bible)[0] <= 0.0 or low <= 0.0 <= high
     yield part._replace(verdict=OPEN) if unsure else part
     yield above("K12", "G of small letters less prose", windows("lower", SHORT).G - prose)
 
 
 def _heads() -> Iterator[Part]:
-    within, between = agreement()
-    yield number(
-        "K13", "heads whose signs agree within a kind", float(within.mean()), "at least 0.7"
-    )
-    yield number("K13", "and between two kinds", float(between.mean()), "at most 0.62")
-    shares = variance_share(EVEN, ODD), variance_share(ODD, EVEN)
-    low = sum(share < 0.5 for share in shares)
-    verdict = (REFUTED, OPEN, HOLDS)[low]
-    most = float(max(shares))
-    yield Part("K14", "share of ten heads", "below 0.5 both ways", most, 0.0, verdict)
+    within, between = (float(shares.mean()) for shares in agreement())
+    yield number("K13", "heads whose signs agree within a kind", within, "at least 0.7")
+    yield number("K13", "and between two kinds", between, "at most 0.62")
+    low, high = sorted((variance_share(EVEN, ODD), variance_share(ODD, EVEN)))
+    expected = "below 0.5 both ways"
+    yield decided("K14", "share of ten heads", expected, high, high < 0.5, refuted=low >= 0.5)
 
 
 def _factors() -> Iterator[Part]:
     for tokens, most in ((SHORT, 0.01), (LONG, 0.005)):
         gains = own_gains(tokens)
         kind = max(gains, key=lambda kind: float(gains[kind].mean()))
-        mean, half = interval(gains[kind])
-        upper = max(float(np.add(*interval(values))) for values in gains.values())
-        verdict = REFUTED if mean >= most else HOLDS if upper < most else OPEN
+        refuted = bool(gains[kind].mean() >= most)
+        holds = max(limits(values)[1] for values in gains.values()) < most
         what = f"largest gain of a factor a kind, {tokens} tokens ({kind})"
-        yield Part("K5", what, f"below {most}", float(mean), float(half), verdict)
-    mean, half = interval(common_gains(LONG))
-    holds = abs(mean) <= half
-    verdict = REFUTED if mean >= 0.002 or mean > half else HOLDS if holds else OPEN
-    what = f"gain of one factor, {LONG} tokens"
-    yield Part("K6", what, "below 0.002, holds 0", float(mean), float(half), verdict)
+        yield decided("K5", what, f"below {most}", gains[kind], holds, refuted)
+    gain, what = common_gains(LONG), f"gain of one factor, {LONG} tokens"
+    (low, high), small = limits(gain), bool(gain.mean() < 0.002)
+    holds, refuted = small and low <= 0.0 <= high, not small or low > 0.0
+    yield decided("K6", what, "below 0.002, holds 0", gain, holds, refuted)
     for tokens in (SHORT, LONG):
         own = np.array([gain.mean() for gain in own_gains(tokens).values()])
         part = above("K7", f"a kind's own less one for all, {tokens}", own - common_gains(tokens))

@@ -42,13 +42,12 @@ class Heads:
 
     def __call__(self, name: str, variant: str, steps: int, n: int) -> Values:
         """Return a number of each seed; "none" and the laws are losses, a model's of the answer."""
-        entries = self.measured(variant, steps, n)
-        answers = "answers" in entries[0]
-        if name in LAWS:
-            return np.array([test["answers" if answers else "laws"][name] for test in entries])
-        if name == "none":
-            name = "answer_loss" if answers else "loss"
-        return np.array([test[name] for test in entries])
+        values = []
+        for test in self.measured(variant, steps, n):
+            none = test.get("answer_loss", test["loss"])
+            losses = {"none": none, **test.get("answers", test["laws"])}
+            values.append((test | losses)[name])
+        return np.array(values)
 
 
 def ends(heads: Heads) -> Iterator[Part]:
@@ -70,10 +69,8 @@ def ends(heads: Heads) -> Iterator[Part]:
         for n in LENGTHS[1:]:
             values = heads("best", variant, BRIEF, n) - 1.0
             yield above(4, f"{variant}, brief, t* − 1 at {n}", values)
-    for variant, n, first in (
-        *(("noise_50", n, START) for n in LENGTHS[2:]),
-        ("noise_70", 4096, FAR),
-    ):
+    of_50 = [("noise_50", n, START) for n in LENGTHS[2:]]
+    for variant, n, first in (*of_50, ("noise_70", 4096, FAR)):
         ratio = heads("best", variant, BRIEF, n) / heads("best", variant, BRIEF, first)
         yield near(4, f"{variant}, brief, t* at {n} over {first}", ratio, 1.0, 0.12)
     for variant, n, first, exact in (
@@ -196,9 +193,8 @@ def rule_wrong(heads: Heads, *, at_start: bool = False) -> list[bool]:
 
 def learned(heads: Heads) -> Iterator[Part]:
     """Factors that are learned."""
-    plain = heads("loss", "noise_70", LONG, FAR)
-    values = heads("loss", "noise_70_ssmax", LONG, FAR) - plain
-    yield near(20, "noise_70, learned s less plain", values, 0.0, 0.02)
+    more = heads("loss", "noise_70_ssmax", LONG, FAR) - heads("loss", "noise_70", LONG, FAR)
+    yield near(20, "noise_70, learned s less plain", more, 0.0, 0.02)
     for steps, least in ((300, 2.5), (1000, 1.4)):
         best = heads("best", "noise_70_qk", steps, FAR)
         yield number(21, f"gain, t* after {steps}", best, f"above {least}")

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.judging import Part, Values, between, graded, near, number, surely
-from experiments.lab import comparison
+from experiments.judging import Part, Values, between, graded, limits, near, number, surely
 from experiments.records import losses, of_variant, runs
 
 SIZES = (16, 64, 256)
@@ -122,9 +121,8 @@ def predicted_unseen() -> Iterator[Part]:
     """Yield what no_scale_unseen.toml predicted of 1/d in heads of 256 with more seeds."""
     gaps = over_unseen()
     yield between(1, "1/√d − 1/d, three new seeds", -gaps[2:], 0.0, 0.05)
-    mean, half = comparison.interval(gaps)
-    nearest = max(abs(float(mean)) - float(half), 0.0)
-    yield number(2, "from 0 to the interval of five seeds", nearest, "at most 0")
+    low, high = limits(gaps)
+    yield number(2, "from 0 to the interval of five seeds", max(low, -high, 0.0), "at most 0")
 
 
 def predicted_people_rates() -> Iterator[Part]:
@@ -134,9 +132,8 @@ def predicted_people_rates() -> Iterator[Part]:
             of_variant("people_undivided", f"{name}_{d}")[0].setting.training.learning_rate
             for name in ("one", "root")
         )
-        yield graded(
-            1, f"steps of 2 below 1/√d's rate, d = {d}", np.log2(root / undivided), 1.0, 0.0
-        )
+        what = f"steps of 2 below 1/√d's rate, d = {d}"
+        yield graded(1, what, np.log2(root / undivided), 1.0, 0.0)
 
 
 def predicted_people() -> Iterator[Part]:

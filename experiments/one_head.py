@@ -10,8 +10,8 @@ directions the one whose noisy copy the query is. Its matrices begin at a factor
 size; where they are *aligned*, both are the same multiple of the identity.
 """
 
-from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product, repeat
 from typing import Any
 
 import numpy as np
@@ -51,24 +51,15 @@ LAST = 1000
 
 def work() -> Work:
     """Yield what each entry is of, and what computes it."""
-    for seed in range(SEEDS):
-        for optimizer in RATES:
-            for factor in FACTORS:
-                yield way_at(optimizer, False, factor, seed)
-        yield way_at("sgd", True, 2.0**-4, seed)
+    starts = [*product(RATES, [False], FACTORS), ("sgd", True, 2.0**-4)]
+    for seed, (optimizer, aligned, factor) in product(range(SEEDS), starts):
+        at = {"optimizer": optimizer, "aligned": aligned, "factor": factor, "seed": seed}
+        yield at, partial(way, optimizer, aligned, factor, seed)
     for seed in range(DECAYED_SEEDS):
         for decay in L2:
             yield {"decay": decay, "with": "L2", "seed": seed}, partial(at_rest, decay, seed)
         for decay in ADAMW:
             yield {"decay": decay, "with": "AdamW", "seed": seed}, partial(decayed, decay, seed)
-
-
-def way_at(
-    optimizer: str, aligned: bool, factor: float, seed: int
-) -> tuple[dict[str, Any], Callable[[], Any]]:
-    """Return what an entry of `way` is of, and what computes it."""
-    at = {"optimizer": optimizer, "aligned": aligned, "factor": factor, "seed": seed}
-    return at, partial(way, optimizer, aligned, factor, seed)
 
 
 def way(optimizer: str, aligned: bool, factor: float, seed: int) -> dict[str, list[float]]:
@@ -145,17 +136,11 @@ def at_rest(decay: float, seed: int) -> dict[str, float]:
         seed, optimizer="sgd", learning_rate=L2_RATE, weight_decay=decay, steps=L2_STEPS,
         batch=L2_SETS,
     )  # fmt: skip
-    batch = [
-        tensor.double() if tensor.is_floating_point() else tensor for tensor in drawn(config, task)
-    ]
+    first = next(batches(config, task))
+    batch = [tensor.double() if tensor.is_floating_point() else tensor for tensor in first]
     head = initial_head(config, seed).double()
-
-    def same() -> Iterator[list[Tensor]]:
-        while True:
-            yield batch
-
     rest: dict[str, float] = {}
-    for step, _, loss in descend(head, task, same(), batch_loss):
+    for step, _, loss in descend(head, task, repeat(batch), batch_loss):
         if step == L2_STEPS - 1:
             pairs = map(with_gradient, head.parameters())
             left = sum(float((slope + decay * weights).square().sum()) for weights, slope in pairs)
@@ -164,11 +149,6 @@ def at_rest(decay: float, seed: int) -> dict[str, float]:
             best = measured(logits, needle.flatten().numpy())["best"]
             rest = {"loss": loss.item(), **state(head), "left": left**0.5, "best": best}
     return rest
-
-
-def drawn(config: Config, task: Task) -> list[Tensor]:
-    """Return the first batch of a task."""
-    return next(batches(config, task))
 
 
 def decayed(decay: float, seed: int) -> dict[str, float]:

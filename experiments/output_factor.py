@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from experiments import records
-from experiments.judging import HOLDS, OPEN, REFUTED, Part, Values, above, between, number
+from experiments.judging import Part, Values, above, between, decided, number, power_of_2
 from experiments.lab import comparison
 from experiments.lab.comparison import (
     loss_curves,
@@ -23,7 +23,6 @@ from experiments.lab.comparison import (
 )
 from experiments.lab.sweep import Outcome
 
-DIGITS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 HALVES = ("larger", "smaller", "note")
 PARTS, EARLY = 60, 14
 """6000 steps in parts of 100, and the part that ends at step 1500."""
@@ -133,9 +132,8 @@ def _other_starts(experiment: str) -> Iterator[Part]:
 
 def _step(at: int, what: str, values: Values) -> Part:
     """Return a part whose mean has to be positive, refuted by two standard errors below 0."""
-    part = above(at, what, values)
-    down = part.mean + 2.0 * values.std(ddof=1) / math.sqrt(values.size) < 0.0
-    return part._replace(verdict=HOLDS if part.mean > 0.0 else REFUTED if down else OPEN)
+    mean, error = values.mean(), values.std(ddof=1) / math.sqrt(values.size)
+    return decided(at, what, "> 0", values, bool(mean > 0.0), refuted=bool(mean + 2 * error < 0.0))
 
 
 def both_branches() -> Iterator[Part]:
@@ -191,5 +189,4 @@ def encoder() -> Iterator[Part]:
 
 def _rates(runs: Sequence[Outcome]) -> list[str]:
     """Return the learning rates of a sweep as they are written, such as 2⁻⁹."""
-    powers = (-round(math.log2(eta)) for eta in comparison.learning_rates(runs))
-    return ["2⁻" + "".join(DIGITS[int(digit)] for digit in str(power)) for power in powers]
+    return [power_of_2(eta) for eta in comparison.learning_rates(runs)]

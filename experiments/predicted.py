@@ -28,24 +28,21 @@ class Group(NamedTuple):
     """Predictions in a few words, by number or name, where the parts alone do not say them."""
 
 
-def _group(title: str, chapter: str, file: str, judge: str, **words: Any) -> Group:
+def _read(file: str) -> Any:
+    return tomllib.loads((HERE / file).read_text("utf-8"))
+
+
+def _group(judge: str, words: Any = None, words_in: str = "", **fields: str) -> Group:
+    """Return a group; its words are its own, or those that another file of predictions has."""
     module, _, function = judge.rpartition(".")
     parts = getattr(import_module(f"experiments.{module}"), function)
-    return Group(title, chapter, file, parts, _words(**words))
-
-
-def _words(words: dict[str, str] | None = None, words_in: str = "") -> dict[int | str, str]:
-    """Return words as they are, or those that another file of predictions has."""
     if words_in:
-        tables = tomllib.loads((HERE / words_in).read_text("utf-8"))
-        words = {name: table["words"] for name, table in tables.items()}
-    return {int(at) if at.isdigit() else at: text for at, text in (words or {}).items()}
+        words = {name: table["words"] for name, table in _read(words_in).items()}
+    numbered = {int(at) if at.isdigit() else at: text for at, text in (words or {}).items()}
+    return Group(**fields, parts=parts, words=numbered)
 
 
-GROUPS = tuple(
-    _group(**table)
-    for table in tomllib.loads((HERE / "predictions" / "groups.toml").read_text("utf-8"))["groups"]
-)
+GROUPS = tuple(_group(**table) for table in _read("predictions/groups.toml")["groups"])
 """All predictions whose runs are there, in the order of the appendix."""
 
 

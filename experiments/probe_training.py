@@ -10,6 +10,7 @@ text. What the trained model loses under other scales is in the record of the kn
 
 import json
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,12 @@ from attnlib.probing import probe
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.observer import Observer
 from experiments.lab import data
+from experiments.lab.data import Text
 from experiments.lab.model import Config, Transformer, loss
 from experiments.lab.recall import last_logits
 from experiments.lab.train import Training, train_model
-from experiments.provenance import made
 from experiments.real_heads.rows import random_collision
-from experiments.records import Entry, Record, path_of, save
-
-COMMAND = "python -m experiments.probe_training"
+from experiments.records import Work, recorded
 
 CONFIG = Config(width=128, depth=4, head_size=64, sequence=128)
 TRAINING = Training(learning_rate=2.0**-9, steps=1500, batch=8)
@@ -41,22 +40,19 @@ DISTANCES = 8
 """The weight of so many keys is recorded, from the query itself back."""
 
 
-def main() -> None:
-    """Train, measure, and write the record."""
-    torch.set_num_threads(1)
-    corpus = data.load(data.SHAKESPEARE)
-    windows = data.validation_batch(
-        data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
-    )
+def work(corpus: Text) -> Work:
+    """Yield what each entry is of, and what computes it."""
+    validation = data.split(corpus).validation
+    windows = data.validation_batch(validation, sequence=CONFIG.sequence, windows=WINDOWS)
     inputs, targets = map(torch.from_numpy, windows)
-    before = measured(Transformer(CONFIG, TRAINING.seed), inputs, targets)
-    after, run = train_model(CONFIG, TRAINING, corpus)
-    trained = {"training_loss": run.final_loss, **measured(after, inputs, targets)}
-    entries = [Entry({"model": "before"}, before), Entry({"model": "after"}, trained)]
-    sizes = {"config": asdict(CONFIG), "training": asdict(TRAINING)}
-    settings = {**sizes, "windows": WINDOWS, "positions": POSITIONS}
-    made_with = made("numpy", "scipy", "torch", threads=1)
-    save(path_of("probe_training"), Record(COMMAND, settings, made_with, tuple(entries)))
+
+    def after() -> dict[str, Any]:
+        model, run = train_model(CONFIG, TRAINING, corpus)
+        return {"training_loss": run.final_loss, **measured(model, inputs, targets)}
+
+    before = Transformer(CONFIG, TRAINING.seed)
+    yield {"model": "before"}, partial(measured, before, inputs, targets)
+    yield {"model": "after"}, after
 
 
 @torch.no_grad()
@@ -83,8 +79,7 @@ def by_head(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
         for head in range(rows.keys.shape[1]):  # the first query sees one key
             heads.append(averages(*(x[:, head, 1:].astype(float).ravel() for x in columns)))
 
-    observer = Observer(model, see)
-    with observer.at_work():
+    with Observer(model, see).at_work():
         model(inputs)
     return heads
 
@@ -122,4 +117,7 @@ def last_queries(model: Transformer, inputs: Tensor) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    sizes = {"config": asdict(CONFIG), "training": asdict(TRAINING)}
+    settings = {**sizes, "windows": WINDOWS, "positions": POSITIONS}
+    recorded("probe_training", work(data.load(data.SHAKESPEARE)), settings, "torch")

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shutil
 import subprocess
 from functools import cache
 from importlib.metadata import version
@@ -40,20 +41,15 @@ def commit() -> str | None:
     root = Path(__file__).parents[1]
     if named := os.environ.get("ATTNLIB_COMMIT"):
         return named
-    if not (root / ".git").exists():
+    if not (root / ".git").exists() or not shutil.which("git"):
         return None
-    head = _git(root, "rev-parse", "HEAD")
-    if head is None or head.returncode:
+    head, changed = (
+        subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
+        for arguments in (["rev-parse", "HEAD"], ["diff", "--quiet", "HEAD", "--", "*.py"])
+    )
+    if head.returncode:
         return None
-    changed = _git(root, "diff", "--quiet", "HEAD", "--", "*.py")
-    return head.stdout.strip() + ("-dirty" if changed is None or changed.returncode else "")
-
-
-def _git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[str] | None":
-    try:
-        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True)
-    except OSError:  # there is no git
-        return None
+    return head.stdout.strip() + ("-dirty" if changed.returncode else "")
 
 
 def processor() -> str:

@@ -6,7 +6,7 @@ trained_text_rates.toml have them in words; `experiments.judging` says what a pa
 Chapters: length_extrapolation, qk_norm, predictions.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from experiments.judging import Part, number
@@ -17,20 +17,16 @@ Curves = dict[str, dict[float, float]]
 """Losses by variant and learning rate."""
 
 
-def _validation(run: Any) -> float:
-    return float(run.validation_loss)
+def curves(sweep: str) -> Curves:
+    """Return the loss of each variant at each learning rate, of the one seed of a sweep.
 
-
-def _last(run: Any) -> float:
-    return float(run.losses[-1])
-
-
-def curves(sweep: str, loss: Callable[[Any], float]) -> Curves:
-    """Return the loss of each variant at each learning rate, of the one seed of a sweep."""
+    Of a text model it is that of validation, of a recall model the last one.
+    """
     losses: Curves = {}
-    for setting, run in runs(sweep):
-        of_variant = losses.setdefault(setting.variant, {})
-        of_variant[setting.training.learning_rate] = loss(run)
+    outcomes: Iterable[Any] = runs(sweep)
+    for setting, run in outcomes:
+        loss = run.validation_loss if setting.corpus else run.losses[-1]
+        losses.setdefault(setting.variant, {})[setting.training.learning_rate] = loss
     return losses
 
 
@@ -39,26 +35,26 @@ def best(of_variant: dict[float, float]) -> float:
     return min(of_variant, key=of_variant.__getitem__)
 
 
-def _among(losses: Curves, rates: Iterable[float]) -> float:
+def _among(losses: Curves, rates: tuple[float, ...]) -> float:
     """Return how many variants have their best rate among these."""
-    return float(sum(best(of_variant) in set(rates) for of_variant in losses.values()))
+    return float(sum(best(of_variant) in rates for of_variant in losses.values()))
 
 
 def gain_text() -> Iterator[Part]:
     """Yield what was predicted of gains of text models."""
-    losses = curves("gain_text_rates", _validation)
+    losses = curves("gain_text_rates")
     yield number(1, "of 7, best at 2⁻⁷ or 2⁻⁸", _among(losses, (2.0**-7, 2.0**-8)), "at least 7")
 
 
 def gain_recall() -> Iterator[Part]:
     """Yield what was predicted of gains of recall models."""
-    losses = curves("gain_recall_rates", _last)
+    losses = curves("gain_recall_rates")
     yield number(1, "of 12, best at .003 or .006", _among(losses, (0.003, 0.006)), "at least 10")
 
 
 def trained_law() -> Iterator[Part]:
     """Yield what was predicted of recall models with a rule."""
-    losses = curves("trained_law_rates", _last)
+    losses = curves("trained_law_rates")
     yield number(1, "of 15, best at .003 or .006", _among(losses, (0.003, 0.006)), "at least 15")
     for task in TASKS:
         rates = [best(of_variant) for name, of_variant in losses.items() if name.startswith(task)]
@@ -67,7 +63,7 @@ def trained_law() -> Iterator[Part]:
 
 def trained_text() -> Iterator[Part]:
     """Yield what was predicted of text models with a rule."""
-    losses = curves("trained_text_rates", _validation)
+    losses = curves("trained_text_rates")
     yield number(1, "of 6, best at 2⁻⁸ or 2⁻⁹", _among(losses, (2.0**-8, 2.0**-9)), "at least 6")
     for positions in POSITIONS:
         pair = [losses[f"{positions}_{rule}"] for rule in ("none", "ssmax")]

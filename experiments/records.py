@@ -53,11 +53,7 @@ class Record(NamedTuple):
 
     def select(self, **fields: Any) -> tuple[Entry, ...]:
         """Return the entries that have these fields with these values, in their order."""
-        return tuple(
-            entry
-            for entry in self.entries
-            if all(name in entry.key and entry.key[name] == fields[name] for name in fields)
-        )
+        return tuple(entry for entry in self.entries if fields.items() <= entry.key.items())
 
     def find(self, **fields: Any) -> Any:
         """Return the result at these fields; KeyError unless one entry has them."""
@@ -81,7 +77,7 @@ def load(name: str | Path) -> Record:
     path = name if isinstance(name, Path) else path_of(name)
     try:
         table = json.loads(path.read_text("utf-8"))
-        entries = tuple(_entry(**entry) for entry in table["entries"])
+        entries = tuple(Entry(entry["at"], entry["found"]) for entry in table["entries"])
         if len({json.dumps(entry.key) for entry in entries}) < len(entries):
             raise ValueError("two entries are of the same")
         return Record(**{**table, "entries": entries})
@@ -100,10 +96,6 @@ def save(path: Path, record: Record) -> None:
     entries = ",\n".join(_line({"at": key, "found": result}) for key, result in record.entries)
     lines = ",\n".join([*fields, f'"entries": [\n{entries}\n]'])
     replace(path, f"{{\n{lines}\n}}\n".encode())
-
-
-def _entry(at: Fields, found: Any) -> Entry:
-    return Entry(at, found)
 
 
 def _line(value: Any) -> str:

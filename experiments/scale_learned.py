@@ -20,7 +20,7 @@ from attnlib import retrieval
 from attnlib.retrieval import Tilted
 from attnlib.scores import Cosine
 from experiments import one_head, records
-from experiments.judging import Part, Values, above, between, number
+from experiments.judging import Part, Values, above, between, number, power_of_2
 from experiments.lab.tasks import tilt
 from experiments.one_head import DECAYED_STRENGTH, DECAYED_WIDTH, KEYS, STRENGTH, WIDTH
 
@@ -88,9 +88,8 @@ class Ways:
     """Heads of one optimiser and one start; each number has a row for each seed."""
 
     def __init__(self, optimizer: str, factor: float, aligned: bool = False) -> None:
-        entries = records.load("one_head").select(
-            optimizer=optimizer, factor=factor, aligned=aligned
-        )
+        at = {"optimizer": optimizer, "factor": factor, "aligned": aligned}
+        entries = records.load("one_head").select(**at)
         self.optimizer, self.rate = optimizer, one_head.RATES[optimizer]
         last = one_head.STEPS[optimizer]
         self.steps = np.array([step for step in one_head.RECORDED if step <= last], dtype=float)
@@ -176,22 +175,17 @@ def over_theta(decay: float) -> Values:
 def parts() -> Iterator[Part]:
     """Yield all parts of the predictions, in their order."""
     sgd = {factor: Ways("sgd", factor) for factor in one_head.FACTORS}
-    adam = {factor: Ways("adam", factor) for factor in one_head.FACTORS}
     aligned = Ways("sgd", SMALL[0], aligned=True)
     yield from sizes(sgd, aligned)
     yield from order(sgd)
     yield from delays(sgd, aligned)
-    yield from by_adam(adam)
+    yield from by_adam()
     yield from with_decay()
 
 
 def named(factor: float) -> str:
     """Return a factor as the pages write it."""
-    power = round(np.log2(factor))
-    return "1" if power == 0 else "2" + str(power).translate(str.maketrans("-0123456789", SUPER))
-
-
-SUPER = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+    return "1" if factor == 1.0 else power_of_2(factor)
 
 
 def sizes(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
@@ -202,9 +196,9 @@ def sizes(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
             what = f"from {name}, rise of the {of} matrix over its prediction"
             yield between("H1", what, rise(ways, of) / ways["gained"][:, -1], 0.9, 1.1)
     for name, ways in all_of_them.items():
-        apart = np.abs(rise(ways, "query") - rise(ways, "key"))
-        both = rise(ways, "query") + rise(ways, "key")
-        yield number("H2", f"from {name}, change of the difference", apart / both, "below 0.05")
+        query, key = rise(ways, "query"), rise(ways, "key")
+        apart = np.abs(query - key) / (query + key)
+        yield number("H2", f"from {name}, change of the difference", apart, "below 0.05")
 
 
 def rise(ways: Ways, name: str) -> Values:
@@ -226,10 +220,9 @@ def order(sgd: dict[float, Ways]) -> Iterator[Part]:
             yield number("H4", f"from {named(factor)}", ratio, "above 1.5")
     for factor in SMALL:
         ways = sgd[factor]
-        apart = np.abs(ways.direction - ways.closed_form())
         linear = STRENGTH * ways.alpha <= 1.0
-        most = np.where(linear, apart, 0.0).max(axis=1)
-        yield number("H5", f"from {named(factor)}, largest difference", most, "below 0.05")
+        apart = np.where(linear, np.abs(ways.direction - ways.closed_form()), 0.0).max(axis=1)
+        yield number("H5", f"from {named(factor)}, largest difference", apart, "below 0.05")
 
 
 def delays(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
@@ -255,8 +248,9 @@ def delays(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
     yield number("H10", "evenness", even, "at least 0.93")
 
 
-def by_adam(adam: dict[float, Ways]) -> Iterator[Part]:
+def by_adam() -> Iterator[Part]:
     """Yield what is different under Adam."""
+    adam = {factor: Ways("adam", factor) for factor in one_head.FACTORS}
     late = adam[SMALL[2]].delay() / adam[SMALL[1]].delay()
     yield between("H11", f"from {named(SMALL[2])}, over {named(SMALL[1])}", late, 0.9, 1.5)
     yield between("H11", f"from {named(SMALL[1])}, steps", adam[SMALL[1]].delay(), 80, 130)

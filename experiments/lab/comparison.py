@@ -21,8 +21,6 @@ if TYPE_CHECKING:  # a sweep loads torch, and to compare what is finished needs 
 
 MEASURES = ("final_loss", "validation_loss")
 """The losses of a run that are compared."""
-CONFIDENCE = 0.95
-"""Of every interval."""
 
 
 class Interval(NamedTuple):
@@ -49,7 +47,7 @@ def interval(values: ArrayLike, comparisons: int = 1) -> Interval:
     """
     array = _checking.finite("values", values)
     count = array.shape[-1]
-    factor = -stdtrit(count - 1, (1.0 - CONFIDENCE) / 2.0 / comparisons)
+    factor = -stdtrit(count - 1, (1.0 - 0.95) / 2.0 / comparisons)
     error = array.std(axis=-1, ddof=1) / np.sqrt(count)
     return Interval(np.asarray(array.mean(axis=-1)), factor * error)
 
@@ -70,9 +68,8 @@ def learning_rates(outcomes: "Sequence[Outcome]") -> FloatArray:
 
     Chapter: almost_scaled_training.
     """
-    return np.array(
-        list(dict.fromkeys(outcome.setting.training.learning_rate for outcome in outcomes))
-    )
+    rates = (setting.training.learning_rate for setting, _ in outcomes)
+    return np.array(list(dict.fromkeys(rates)))
 
 
 def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_loss") -> FloatArray:
@@ -81,16 +78,14 @@ def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_lo
     A run that diverged has the loss ∞. Raises KeyError where a run is missing.
     Chapter: almost_scaled_training.
     """
-    values = {
-        (outcome.setting.training.learning_rate, outcome.setting.training.seed): getattr(
-            outcome.run, measure
-        )
-        for outcome in outcomes
-        if outcome.setting.variant == variant
-    }
-    seeds = dict.fromkeys(outcome.setting.training.seed for outcome in outcomes)
-    runs = [[values[rate, seed] for seed in seeds] for rate in learning_rates(outcomes)]
-    return np.array([[np.inf if loss is None else loss for loss in row] for row in runs])
+    values = {}
+    for setting, run in outcomes:
+        if setting.variant == variant:
+            loss = getattr(run, measure)
+            at = setting.training.learning_rate, setting.training.seed
+            values[at] = np.inf if loss is None else loss
+    seeds = dict.fromkeys(setting.training.seed for setting, _ in outcomes)
+    return np.array([[values[rate, seed] for seed in seeds] for rate in learning_rates(outcomes)])
 
 
 def losses_at_best(
@@ -144,12 +139,11 @@ def loss_curves(
     Chapters: almost_scaled_training, training_details.
     """
     runs = [
-        outcome.run.losses
-        for outcome in outcomes
-        if outcome.setting.variant == variant
-        and outcome.setting.training.learning_rate == learning_rate
+        np.reshape(run.losses, (parts, -1)).mean(axis=1)
+        for setting, run in outcomes
+        if (setting.variant, setting.training.learning_rate) == (variant, learning_rate)
     ]
-    return np.array([np.reshape(run, (parts, -1)).mean(axis=1) for run in runs])
+    return np.array(runs)
 
 
 def signed(differences: ArrayLike, digits: int = 2) -> str:

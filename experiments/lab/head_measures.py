@@ -127,13 +127,23 @@ def measured(
     (1.5, 1.0, 0.628)
     """
     number, n = logits.shape
+    here = np.arange(number)
     below = logits - logits.max(axis=1, keepdims=True)
-    target = below[np.arange(number), needle].astype(np.float64)
-
+    target = below[here, needle].astype(np.float64)
     losses = _losses(below, target, 1.0)
+    gaps = _gaps(logits, needle)
+    mean = logits[here, needle] - gaps
+    others = logits - mean[:, None].astype(logits.dtype)
+    others[here, needle] = 0.0
+    squares = np.square(others).sum(axis=1, dtype=np.float64) / max(1, n - 2)
+    weights = np.exp(others - float(others.max()))
+    weights[here, needle] = 0.0
+    slope = (weights * others).sum(dtype=np.float64) / weights.sum(dtype=np.float64)
     return {
         "n": n,
-        **_other_logits(logits, needle),
+        "gap": float(gaps.mean()),
+        "variance": float(squares.mean()),
+        "slope": float(slope),
         "weight": float(np.exp(-losses).mean()),
         "loss": float(losses.mean()),
         **_best_multiplier(below, target),
@@ -146,22 +156,6 @@ def _losses(below: FloatArray, target: FloatArray, t: float) -> FloatArray:
     sums = np.exp(t * below).sum(axis=1, dtype=np.float64)
     losses: FloatArray = np.log(sums) - t * target
     return losses
-
-
-def _other_logits(logits: FloatArray, needle: NDArray[np.int64]) -> dict[str, Any]:
-    """Return the gap, and the variance and κ'(1) of the logits beside the needle's."""
-    number, n = logits.shape
-    here = np.arange(number)
-    gaps = _gaps(logits, needle)
-    mean = logits[here, needle] - gaps
-    centred = logits - mean[:, None].astype(logits.dtype)
-    centred[here, needle] = 0.0
-    squares = np.square(centred).sum(axis=1, dtype=np.float64) / max(1, n - 2)
-    weights = np.exp(centred - float(centred.max()))
-    weights[here, needle] = 0.0
-    slope = (weights * centred).sum(dtype=np.float64) / weights.sum(dtype=np.float64)
-    values = {"gap": gaps.mean(), "variance": squares.mean(), "slope": slope}
-    return {name: float(value) for name, value in values.items()}
 
 
 def _best_multiplier(below: FloatArray, target: FloatArray) -> dict[str, float]:

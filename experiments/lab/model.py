@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib import _checking, annealed, typical
-from attnlib._checking import FloatArray
 from attnlib.attention import attend
 from attnlib.attention.arithmetic import scaled
 from attnlib.attention.options import Options, checked_policy
@@ -166,14 +165,11 @@ def fitted(policy: str, length: int) -> Policy:
     return rule.with_constants(**dict.fromkeys(names, length))
 
 
-def _root_log(n: FloatArray, d: FloatArray, position: FloatArray) -> FloatArray:
-    """Return √log n, the rule of normal scores."""
-    return np.sqrt(np.log(n))
-
-
 def named_law(law: str, length: int) -> Policy:
-    """Return "root_log" or a policy by name, for models of this length."""
-    return own(_root_log) if law == "root_log" else fitted(law, length)
+    """Return "root_log", √log n, or a policy by name, for models of this length."""
+    if law == "root_log":
+        return own(lambda n, d, position: np.sqrt(np.log(n)))
+    return fitted(law, length)
 
 
 @lru_cache

@@ -172,8 +172,11 @@ def trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
 
 
 def _answer_columns(model: Transformer, tokens: Tensor, answer: Tensor) -> dict[str, Tensor]:
-    """Return of the last queries what `Trial` tells, a number for each row."""
-    seen, spoken = _query_logits(model, tokens)
+    """Return of the last queries what `Trial` tells, a row of logits and numbers for each."""
+    logits, spoken = last_logits(model, tokens, QUERIES)
+    # Of the queries themselves each sees its own key alone, the last of its keys.
+    before, own = logits[..., :-QUERIES], logits[..., -QUERIES:].diagonal(dim1=-2, dim2=-1)
+    seen = torch.cat([before, own[..., None]], dim=-1).float().transpose(1, 2).flatten(0, 1)
     right = spoken[:, -QUERIES:].argmax(dim=-1) == answer
     lost = _answer_loss(spoken, answer)
     columns = {"logits": seen, "answer_loss": lost, "accuracy": right.flatten().float()}
@@ -189,17 +192,6 @@ def _answer_loss(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Ten
     """Return −log p(answer) of each of the last queries."""
     last = spoken[:, -answer.shape[1] :].flatten(0, 1)
     return functional.cross_entropy(last, answer.flatten(), reduction=reduction)
-
-
-def _query_logits(model: Transformer, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the last queries' logits in every head, (rows, heads, keys), and what is said.
-
-    The keys are those before the queries and, the last of them, the query's own.
-    """
-    logits, spoken = last_logits(model, tokens, QUERIES)
-    before, own = logits[..., :-QUERIES], logits[..., -QUERIES:].diagonal(dim1=-2, dim2=-1)
-    both = torch.cat([before, own[..., None]], dim=-1).float()
-    return both.transpose(1, 2).flatten(0, 1), spoken
 
 
 def last_logits(model: Transformer, tokens: Tensor, queries: int) -> tuple[Tensor, Tensor]:

@@ -25,18 +25,7 @@ from experiments.lab.train import PRECISIONS, Run, Training
 Table = dict[str, Any]
 
 SCALARS = ("diverged_at", "final_loss", "validation_loss")
-ARRAYS = ("losses", "branch_ratios")
-OPTIONAL = {
-    "spreads": "record_attention",
-    "effective_keys": "record_attention",
-    "gains": "record_gains",
-    "norms": "record_scale",
-    "slopes": "record_scale",
-    "scale_samples": "record_scale",
-    "readings": "lengths",
-}
-"""What there is beside these where a field of `Training` asks for it. A number that was not finite
-is null in the file, and here NaN."""
+"""The numbers of a run that are no arrays, each null where it diverged or where it did not."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +76,17 @@ def read(path: Path) -> dict[str, Table]:
 def encoded(setting: Setting, run: Run | HeadResult, made: Table, timing: Table) -> Table:
     """Return the line of a run; an array has the digits of its precision, a head's numbers eight.
 
-    Of a run on a text it lacks `recorded_at`, which its configuration says.
+    Of a run on a text it lacks `recorded_at`, which its configuration says, and what was not to be
+    recorded. A number that was not finite is null.
     """
     line = {**setting.identity(), "made": made, "timing": timing}
     if isinstance(run, HeadResult):
         return line | {name: plain(value, 8) for name, value in run._asdict().items()}
-    training = cast(Training, setting.training)
-    digits = dict.fromkeys(SCALARS, 17)
-    digits |= dict.fromkeys(_arrays(training), PRECISIONS[training.precision])
-    return line | {name: plain(getattr(run, name), most) for name, most in digits.items()}
+    digits = PRECISIONS[cast(Training, setting.training).precision]
+    arrays = {name: value for name, value in vars(run).items() if isinstance(value, np.ndarray)}
+    del arrays["recorded_at"]
+    line |= {name: plain(getattr(run, name), 17) for name in SCALARS}
+    return line | {name: plain(values, digits) for name, values in arrays.items()}
 
 
 def plain(value: Any, digits: int) -> Any:
@@ -111,31 +102,28 @@ def plain(value: Any, digits: int) -> Any:
     return value
 
 
-def _arrays(training: Training) -> tuple[str, ...]:
-    asked = (name for name, field in OPTIONAL.items() if getattr(training, field))
-    return (*ARRAYS, *asked)
-
-
 def decoded(table: Table, setting: Setting) -> Run | HeadResult:
     """Return the run of a line; KeyError, ValueError or TypeError where it is damaged."""
     training = setting.training
     if isinstance(training, Task):
         return HeadResult(**{name: table[name] for name in HeadResult._fields if name in table})
     kept = training.steps if table["diverged_at"] is None else table["diverged_at"]
-    at, depth = training.recorded_at(kept), setting.config.depth
+    at, depth, heads = training.recorded_at(kept), setting.config.depth, setting.config.heads
     shapes: dict[str, tuple[int, ...]] = {
         "losses": (len(training.means(kept)),),
-        "gains": (len(at), depth, -1, setting.config.heads),
-        "norms": (len(at), depth, 2, setting.config.heads),
-        "slopes": (len(at), depth, setting.config.heads),
-        "scale_samples": (2, -1, depth, setting.config.heads),
+        "branch_ratios": (len(at), depth),
+        "spreads": (len(at), depth),
+        "effective_keys": (len(at), depth),
+        "gains": (len(at), depth, -1, heads),
+        "norms": (len(at), depth, 2, heads),
+        "slopes": (len(at), depth, heads),
+        "scale_samples": (2, -1, depth, heads),
         "readings": (len(training.lengths), -1),
     }
     arrays: Table = {}
-    for name in _arrays(training):
-        if name in OPTIONAL and table[name] is None:
-            continue
-        values = np.array(table[name], dtype=np.float64).astype(training.precision).astype(float)
-        arrays[name] = values.reshape(shapes.get(name, (len(at), depth)))
+    for name in shapes.keys() & table.keys():
+        if table[name] is not None:
+            values = np.array(table[name], dtype=np.float64).astype(training.precision)
+            arrays[name] = values.astype(float).reshape(shapes[name])
     scalars = {name: table[name] for name in SCALARS}
     return Run(**scalars, **arrays, recorded_at=np.array(at, dtype=np.int64))

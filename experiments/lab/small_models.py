@@ -77,7 +77,7 @@ def train_retrieval(
     features, values, wanted, first = retrieval(seed)
     rates, alphas, sizes = np.broadcast_arrays(rate, alpha, size)
     weights = np.outer(first, sizes)
-    update = {"descent": _Descent, "adam": _Adam}[optimiser](rates.ravel())
+    direction = _Adam() if optimiser == "adam" else lambda gradient: gradient
     mix = {"softmax": _softmax, "power": _power_softmax}[normaliser]
     by_weight = features.reshape(-1, first.size)
     losses = np.empty((steps + 1, rates.size))
@@ -92,7 +92,7 @@ def train_retrieval(
             gradient = by_weight.T @ (alphas.ravel() * by_score).reshape(-1, rates.size)
             mantissa, power = np.frexp(gradient)
             gradient = np.ldexp(np.round(mantissa * 2.0**BITS) / 2.0**BITS, power)
-            weights = weights - update(gradient)
+            weights = weights - rates.ravel() * direction(gradient)
     losses[np.logical_or.accumulate(~np.isfinite(losses))] = np.inf
     return losses.reshape(-1, *rates.shape)
 
@@ -111,25 +111,13 @@ def _power_softmax(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
     return slopes * scores / total, EXPONENT * slopes / total
 
 
-class _Descent:
-    """Gradient descent."""
-
-    def __init__(self, rates: FloatArray) -> None:
-        self.rates = rates
-
-    def __call__(self, gradient: FloatArray) -> FloatArray:
-        """Return what is taken from the weights."""
-        return self.rates * gradient
-
-
-class _Adam(_Descent):
-    """Adam, with the constants of PyTorch."""
+class _Adam:
+    """The steps of Adam at rate 1, with the constants of PyTorch."""
 
     MEMORY = np.array([0.9, 0.999])[:, None, None]
     SMALLEST = 1e-8
 
-    def __init__(self, rates: FloatArray) -> None:
-        super().__init__(rates)
+    def __init__(self) -> None:
         self.steps, self.moments = 0, np.zeros((2, 1, 1))
 
     def __call__(self, gradient: FloatArray) -> FloatArray:
@@ -137,7 +125,8 @@ class _Adam(_Descent):
         powers = np.stack([gradient, np.square(gradient)])
         self.moments = self.MEMORY * self.moments + (1.0 - self.MEMORY) * powers
         mean, square = self.moments / (1.0 - self.MEMORY**self.steps)
-        return super().__call__(mean / (np.sqrt(square) + self.SMALLEST))
+        step: FloatArray = mean / (np.sqrt(square) + self.SMALLEST)
+        return step
 
 
 TINY = 1e-100
@@ -174,13 +163,8 @@ def stack_gradients(
         weights = np.exp(scores - scores.real.max(axis=1, keepdims=True))
         carried = u.real if path == "scores" else u
         mixed = (weights / weights.sum(axis=1, keepdims=True)) @ carried
-        branch = gain * (mixed @ value @ out)
-        if path == "residual":
-            h = h + branch
-        elif path == "no residual":
-            h = branch
-        else:
-            h = h.real + branch
+        skip = {"residual": h, "no residual": 0.0, "scores": h.real}[path]
+        h = skip + gain * (mixed @ value @ out)
         ratios.append(np.linalg.norm(h.imag / TINY) / np.linalg.norm(v))
     return np.array(ratios)
 

@@ -61,7 +61,6 @@ from attnlib import _checking, _files
 from attnlib.sampling import cores
 from experiments import provenance
 from experiments.lab import data, fields, results
-from experiments.lab.data import Text
 from experiments.lab.descent import on_own_stream
 from experiments.lab.model import Config
 from experiments.lab.recall import HeadResult, train_and_test
@@ -71,8 +70,8 @@ from experiments.lab.train import Run, Training, train
 
 Table = dict[str, Any]
 
-TABLES = {"model", "training", "task", "grid", "variants"}
-KEYS = {"results", "corpus", "seeds", "rates", "widen", *TABLES}
+KEYS = {"results", "corpus", "seeds", "rates", "widen"}
+KEYS |= {"model", "training", "task", "grid", "variants"}
 """What a file may have at its top."""
 
 MEASURES = ("final_loss", "validation_loss")
@@ -261,7 +260,13 @@ def run(
             pending = {
                 setting.key: setting for setting in sweep.settings if setting.key not in finished
             }
-            pool = executor or stack.enter_context(processes(workers or cores()))
+            pool = executor or stack.enter_context(
+                ProcessPoolExecutor(
+                    workers or cores(),
+                    mp_context=multiprocessing.get_context("spawn"),
+                    initializer=_begin_worker,
+                )
+            )
             # Without smoothing the time left comes from the mean over all runs of this call.
             options: Table = {"unit": "run", "smoothing": 0.0, "disable": not progress}
             done = len(sweep.settings) - len(pending)
@@ -350,12 +355,6 @@ def made_on(device: str) -> Table:
     return provenance.made("numpy", "torch", threads=1, on=processor)
 
 
-def processes(workers: int) -> ProcessPoolExecutor:
-    """Return so many processes, which end with this one."""
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
-
-
 def _begin_worker() -> None:
     # Ctrl-C ends a worker at once, and when the parent is killed, nobody else does.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -364,11 +363,9 @@ def _begin_worker() -> None:
 
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
-@cache
-def _loaded(corpus: str) -> Text:
-    return data.load(corpus)
+_loaded = cache(data.load)

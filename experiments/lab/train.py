@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,12 +24,13 @@ from torch import Tensor, nn
 from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.attention import rescale
+from attnlib.calibration import scale_gradient
 from attnlib.probing import probe
-from experiments.lab import data, scale
+from experiments.lab import data
 from experiments.lab.data import Batch, Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.fields import checked, lengths
-from experiments.lab.model import Config, Transformer, loss, named_law
+from experiments.lab.model import Attention, Config, Transformer, loss, named_law
 
 LAST_STEPS = 20
 """The final loss is the mean over so many last steps, as in source 002."""
@@ -38,13 +39,14 @@ PRECISIONS = {"float32": 9, "float64": 17}
 """Of all numbers of a model, and the digits that each needs in a file."""
 LOSS_LIMIT = 1000.0
 """A loss above it, or one that is not a number, ends the run: it has diverged."""
-AT_ONCE = {"cpu": 2**11}
+AT_ONCE = {"cpu": 2**11, "cuda": 2**16}
 """How many bytes are read at a time at other lengths."""
-AT_ONCE_ELSEWHERE = 2**16
 READING_LAWS = ("root_log", "ssmax")
 """What multiplies the logits of a model without a law, read at other lengths, once for each."""
 MASKED = 0.15
 """The share of bytes that an encoder has to fill in."""
+TEXTS = 16
+"""Batches of training and of validation text on which a trained model's gradients are taken."""
 
 
 def _device(name: str, value: str) -> str:
@@ -199,7 +201,7 @@ def train_model(
     )
     losses = torch.full((training.steps,), math.nan, dtype=dtype, device=device)
     records = []
-    sizes = scale.Sizes(model)
+    sizes = Sizes(model)
     batches = batches_of(parts.training, config, training, masked)
     loss_of = partial(batch_loss, autocast=training.autocast)
     for step, batch, value in descend(model, training, batches, loss_of, graphs=training.graphs):
@@ -212,33 +214,31 @@ def train_model(
             if not bool((losses[: step + 1] <= LOSS_LIMIT).all()):
                 break
         after_step(step)
-    with own_precision(model, training):
-        validation_loss = _validation(model, validation, training.batch)
-        readings = _readings(model, parts.validation, training)
     every = losses.double().cpu().numpy()
     bad = np.flatnonzero(~(every <= LOSS_LIMIT))
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
     at = training.recorded_at(kept.size)
-    recorded = {
-        name: torch.stack([record[name] for record in records]).to(dtype).double().cpu().numpy()
-        for name in records[0]
-    }
+    tensors = {name: torch.stack([record[name] for record in records]) for name in records[0]}
     if training.record_scale:
-        recorded |= {name: size.double().cpu().numpy() for name, size in sizes.records().items()}
-    samples = None
-    if training.record_scale and not bad.size:
-        with own_precision(model, training):
-            samples = scale.samples(model, parts, training.batch).astype(training.precision)
+        tensors |= sizes.records()
+    recorded: dict[str, FloatArray] = {
+        name: values[: len(at)].to(dtype).double().cpu().numpy() for name, values in tensors.items()
+    }
+    with own_precision(model, training):
+        validation_loss = _validation(model, validation, training.batch)
+        if training.lengths:
+            recorded["readings"] = _readings(model, parts.validation, training)
+        if training.record_scale and not bad.size:
+            slopes = samples(model, parts, training.batch)
+            recorded["scale_samples"] = slopes.astype(training.precision).astype(np.float64)
     return model, Run(
         losses=_means(kept, training),
         diverged_at=diverged_at,
         final_loss=None if bad.size else float(kept[-LAST_STEPS:].mean()),
         validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
         recorded_at=np.array(at, dtype=np.int64),
-        readings=readings if training.lengths else None,
-        scale_samples=None if samples is None else samples.astype(np.float64),
-        **{name: values[: len(at)] for name, values in recorded.items()},
+        **recorded,
     )
 
 
@@ -325,8 +325,7 @@ def windows_of(text: Text, training: Training) -> Iterator[Batch]:
 
 def read(model: Transformer, windows: Batch) -> float:
     """Return the mean loss over windows, as many at a time as the device has room for."""
-    kind = model.token.weight.device.type
-    at_once: int = AT_ONCE.get(kind, AT_ONCE_ELSEWHERE)
+    at_once = AT_ONCE[model.token.weight.device.type]
     return _validation(model, windows, max(1, at_once // windows.inputs.shape[1]))
 
 
@@ -360,3 +359,65 @@ def _validation(model: Transformer, windows: Batch, size: int) -> float:
         part = Batch(*(tokens[start : start + size] for tokens in windows))
         total += len(part.inputs) * batch_loss(model, part).double()
     return float(total / len(windows.inputs))
+
+
+# --- how heads come to their scale ----------------------------------------------------------------
+
+
+class Sizes:
+    """How heads come to their scale: call it with each step, after the backward pass.
+
+    Multiplying the logits of a head by t is multiplying its W_q and its bias by t. So ∂L/∂log t =
+    ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩, from what is there after every backward pass; the same of W_k
+    is equal. Under gradient flow ‖W_q‖² and ‖W_k‖², biases counted, both change by −2 times it.
+
+    A record has `norms`, (depth, 2, heads), ‖W_q‖² and ‖W_k‖² of each head before the update of its
+    step, and `slopes`, (depth, heads), the mean of ∂L/∂log t over the steps from its own to the one
+    before the next record.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        self.layers = [part for part in model.modules() if isinstance(part, Attention)]
+        self.norms: list[Tensor] = []
+        self.slopes: list[list[Tensor]] = []
+
+    @torch.no_grad()
+    def __call__(self, records: bool) -> None:
+        """Take a step into account, and begin a record with it if it is one."""
+        if records:
+            norms = [_products(layer, gradient=False)[:2] for layer in self.layers]
+            self.norms.append(torch.stack(norms))
+            self.slopes.append([])
+        slopes = [_products(layer, gradient=True)[0] for layer in self.layers]
+        self.slopes[-1].append(torch.stack(slopes))
+
+    def records(self) -> dict[str, Tensor]:
+        """Return what was recorded, the records first."""
+        means = [reduce(torch.add, slopes) / len(slopes) for slopes in self.slopes]
+        return {"norms": torch.stack(self.norms), "slopes": torch.stack(means)}
+
+
+def _products(layer: Attention, *, gradient: bool) -> Tensor:
+    """Return ⟨W, W⟩ or ⟨W, ∂L/∂W⟩ of each head's W_q, W_k and W_v, biases counted, (3, heads)."""
+    products = []
+    for parameter in layer.input.weight, layer.input.bias:
+        other = cast(Tensor, parameter.grad) if gradient else parameter
+        products.append((parameter * other).reshape(3, layer.config.heads, -1).sum(dim=-1))
+    return products[0] + products[1]
+
+
+def samples(model: Transformer, parts: data.Split, windows: int) -> FloatArray:
+    """Return ∂L/∂log t of a trained decoder, (2, texts, depth, heads): its training text first.
+
+    Each text is a batch of so many windows, evenly spaced over its part; a short part has fewer
+    texts, and the rest is NaN.
+    """
+    shape = 2, TEXTS, model.config.depth, model.config.heads
+    gradients = np.full(shape, np.nan)
+    for row, part in zip(gradients, parts, strict=True):
+        sequence = model.config.sequence
+        whole = data.validation_batch(part, sequence=sequence, windows=TEXTS * windows)
+        starts = range(0, len(whole.inputs) - windows + 1, windows)
+        texts = [Batch(*(tokens[i : i + windows] for tokens in whole)) for i in starts]
+        row[: len(texts)] = scale_gradient(model, texts, batch_loss).samples
+    return gradients

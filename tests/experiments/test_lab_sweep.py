@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from attnlib import _files
 from experiments import provenance
-from experiments.commands import app
+from experiments.cli import app
 from experiments.lab import data, recall, results, sweep
 from experiments.lab.model import Config
 from experiments.lab.train import Training, train

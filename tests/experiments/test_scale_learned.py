@@ -24,7 +24,7 @@ def small(**settings):
 
 def test_the_scale_gradient_is_the_derivative_by_a_factor_on_either_matrix():
     head = one_head.initial_head(CONFIG, 3, factor=2.0).double()
-    batch = [x.double() if x.is_floating_point() else x for x in one_head.drawn(CONFIG, small())]
+    batch = [x.double() if x.is_floating_point() else x for x in next(batches(CONFIG, small()))]
     batch_loss(head, batch).backward()
     state = one_head.state(head)
 
