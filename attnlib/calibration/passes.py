@@ -86,6 +86,7 @@ def loss_and_gradients(
     all attention is out of reach, or some of it unless `partial`, and ValueError for a loss that is
     not one finite number or does not depend on attention.
     """
+    interception.check_model(model)
     if interception.level_of_transforms() is not None:
         raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
     leaves: dict[Place, tuple[Tensor, Tensor]] = {}

@@ -147,6 +147,11 @@ def test_bad_input_is_refused_by_name(call, says):
         call()
 
 
+def test_what_is_no_module_is_refused_by_name():
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got a function"):
+        scale_gradient(squared, [ONES])
+
+
 HIDDEN = torch.full((9, 9), -1e9).triu(1)
 
 
