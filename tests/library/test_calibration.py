@@ -239,7 +239,7 @@ class ByHand(Fitting):
     """A fit without a model: losses ½(x − m)² of a text m; losses of what is held out as given."""
 
     def __init__(self, held=(), size=1):
-        self.held, self.law, self.size = list(held), "constant", size
+        self.held, self.parameters = list(held), size
 
     def slope(self, text, x):
         return (float(x[0]) - text) ** 2 / 2.0, x - text
