@@ -29,7 +29,7 @@ with extra_packages("probe"):
 
     from attnlib.attention.options import named_policy
     from attnlib.auditing import audit
-    from attnlib.auditing.explained import Explanation, Softmax, explain
+    from attnlib.auditing.explained import Softmax, explain
     from attnlib.auditing.report import Report, Scale, shown
     from attnlib.auditing.scales import agree, reason
 
@@ -250,7 +250,13 @@ def recorded(
     of = "cosine" if fit.cosine else "dot product"
     (scale, low, high), n = (np.array([end]) for end in fit.scale), np.array([float(k.shape[1])])
     report.scale = Scale(of, n, n - 1.0, scale, low, high, "one for all rows")
-    report.facts = _facts(fit, one_query=q.shape[1] == 1)
+    none = f"none seen: logits have the size {fit.logit:.3g}"
+    report.facts = {
+        "causal": "unknown: one query" if q.shape[1] == 1 else "yes" if fit.causal else "no",
+        "soft cap": none if fit.cap is None else shown(fit.cap),
+        "sink": f"a logit of {', '.join(map(shown, fit.sink))}" if fit.sink else "none seen",
+        "not explained": f"{fit.residual:.1g} of the output",
+    }
     if expected is None:
         report.unknown.append(f"found {shown(fit.scale)} times the {of}")
     else:
@@ -280,18 +286,6 @@ def _seen(q: FloatArray, k: FloatArray, v: FloatArray, output: FloatArray, expec
     weights = np.exp(logits - logits.max())[:, None]
     nearer = np.cumsum(weights * v[0, ::-1], axis=0) / np.cumsum(weights, axis=0)
     return int(np.abs(nearer - output[0, -1]).max(axis=-1).argmin()) + 1
-
-
-def _facts(fit: Explanation, one_query: bool) -> dict[str, str]:
-    """Return in words what else a softmax has."""
-    none = f"none seen: logits have the size {fit.logit:.3g}"
-    sinks = ", ".join(map(shown, fit.sink or ()))
-    return {
-        "causal": "unknown: one query" if one_query else "yes" if fit.causal else "no",
-        "soft cap": none if fit.cap is None else shown(fit.cap),
-        "sink": f"a logit of {sinks}" if sinks else "none seen",
-        "not explained": f"{fit.residual:.1g} of the output",
-    }
 
 
 def _probe(size: dict[str, Any], dtype: torch.dtype) -> list[Tensor]:

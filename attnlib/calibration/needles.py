@@ -172,8 +172,8 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
     layers = list(results[0])
     # (what, texts, layers, heads), where what is five sums and two for each t
     by_kind = np.stack([np.stack([sums[layer] for layer in layers], axis=1) for sums in results], 1)
-    curves = np.moveaxis(by_kind[5:], 0, -1)
-    return Needles(layers, *by_kind[:5], curves[..., : GRID.size], curves[..., GRID.size :])
+    curves = np.split(np.moveaxis(by_kind[5:], 0, -1), 2, axis=-1)
+    return Needles(layers, *[*by_kind[:5], *curves])
 
 
 def _repeated(ids: Tensor) -> NDArray[np.int64]:

@@ -17,19 +17,15 @@ if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
     from attnlib.calibration.fit import ScaleFit
 
 
-class Per(StrEnum):
-    """List what may have a logit factor of its own."""
-
-    MODEL = "model"
-    LAYER = "layer"
-    HEAD = "head"
+Per = StrEnum("Per", ["model", "layer", "head"])
+"""What may have a logit factor of its own."""
 
 
 def calibrate(
     model: models.ModelName,
     text: models.TextFile,
     lengths: Annotated[str, typer.Option(help="Lengths in tokens, with commas between.")] = "512",
-    per: Annotated[Per, typer.Option(help="What has a factor of its own.")] = Per.MODEL,
+    per: Annotated[Per, typer.Option(help="What has a factor of its own.")] = Per.model,
     law: Annotated[
         str, typer.Option(help="How factors depend on n: constant, log, or the name of a policy.")
     ] = "constant",
