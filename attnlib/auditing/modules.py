@@ -107,9 +107,7 @@ class _Watch(ModuleTracker):
 
     def product(self, name: str, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
         """Remember a product of two tensors; return it so that logits have derivatives by it."""
-        given = (*args, *kwargs.values())
-        flat = [value for part in given for value in (part if isinstance(part, list) else [part])]
-        tensors = [value for value in flat if isinstance(value, Tensor)]
+        tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         if len(tensors) < 2 or result.dim() < 3 or not result.is_floating_point():
             return result
         q, k = tensors[-2:]

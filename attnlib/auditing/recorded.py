@@ -235,15 +235,13 @@ def recorded(
                 target, keys = (f"{x} keys" if x and x < n else "all keys" for x in (window, seen))
                 report.add("window", target, keys, f"of {n}, times {shown(other.scale)}")
                 return report
-    if fit is None and _fit_together(swapped := [t.transpose(-3, -2) for t in given]):
-        q, k, v, output = _by_head(swapped)
-        if explain(q, k, v, output, eps, window):
+        swapped = [t.transpose(-3, -2) for t in given]
+        if _fit_together(swapped) and explain(*_by_head(swapped), eps, window):
             axes = "tokens, heads, size", "heads, tokens, size"
             if given[0].ndim == 4:
                 axes = f"batch, {axes[1]}", f"batch, {axes[0]}"
             report.add("layout", *axes, evidence="transposed, they are those of a softmax")
             return report
-    if fit is None:
         kinds = "one multiplier of q·k or the cosine, causal or not, a cap, a sink"
         report.add("softmax", "a softmax", "no softmax of these explains this", kinds)
         return report
@@ -330,9 +328,9 @@ def _like_it(folder: Path, intent: dict[str, Any]) -> Callable[..., Tensor] | No
     name = "0001.safetensors"
     if not (folder / _answer(name)).exists():
         return None
-    given = load((folder / name).read_bytes()) | _loaded(folder / _answer(name), "output")
+    given = _loaded(folder / name, "q", "k", "v") | _loaded(folder / _answer(name), "output")
     eps = torch.finfo(given["q"].dtype).eps
-    q, k, v, output = _by_head([given[part] for part in ("q", "k", "v", "output")])
+    q, k, v, output = _by_head([*given.values()])
     fit = explain(q, k, v, output, eps)
     if fit is None:
         return _law_like(q, k, v, output, eps)
