@@ -21,6 +21,7 @@ from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit
 from attnlib.auditing.meant import cap_meant, temperature_meant
 from attnlib.auditing.modules import (
+    Target,
     audit_module,
     compare_layers,
     compare_scale,
@@ -110,8 +111,8 @@ def _in_place(
     ) -> Any:
         note(module, query, key, attention_mask, rest)
         kernel, *_ = _implementations(module).values()
-        output, weights = kernel(module, query, key, value, attention_mask, **rest)
-        return change(output), weights
+        output, *others = kernel(module, query, key, value, attention_mask, **rest)
+        return change(output), *others
 
     was = model.config._attn_implementation
     AttentionInterface.register(NAME, attention)
@@ -167,9 +168,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @_one_thread()
-def audit_model(
-    model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
-) -> Report:
+def audit_model(model: nn.Module, run: Callable[[], Any], expected: Target, length: int) -> Report:
     """Audit each distinct call; without a finding or an intended policy compare implementations."""
     report = Report(facts=dict(OF_MODELS))
     observed = observed_calls(model, run)

@@ -34,6 +34,9 @@ REMEMBERED = 8
 EXACT = 1e-3
 """Derivatives that differ by less are one number."""
 
+Target = float | Policy | None
+"""What should multiply q·k, None where that is not known."""
+
 NOTHING = Before()
 UNEVEN = "what multiplies q·k is not one number"
 
@@ -229,9 +232,7 @@ def _unrepeated(k: Tensor) -> Tensor:
     return k[:, :: max(1, k.shape[1] // (changes + 1))]
 
 
-def audit_module(
-    model: nn.Module, run: Callable[[], Any], expected: float | Policy | None
-) -> Report:
+def audit_module(model: nn.Module, run: Callable[[], Any], expected: Target) -> Report:
     """Compare each call's scale with the intended one and its kind's; RuntimeError if no call."""
     report = Report(facts=dict(OF_MODELS))
     with outputs_of(model) as outputs:
@@ -266,13 +267,8 @@ def audit_module(
 
 
 def intended(
-    report: Report,
-    name: str,
-    module: nn.Module,
-    d: int,
-    before: Before,
-    expected: float | Policy | None,
-) -> tuple[float | Policy | None, str]:
+    report: Report, name: str, module: nn.Module, d: int, before: Before, expected: Target
+) -> tuple[Target, str]:
     """Return what should multiply q·k in a call, and its source; report a norm that is missing."""
     if before.kept and norm_is_meant(module):
         report.add("norm", f"{before.kept} normalised", "no norm", NO_NORM, where=name)
@@ -280,13 +276,7 @@ def intended(
 
 
 def compare_scale(
-    report: Report,
-    name: str,
-    scale: Scale,
-    d: int,
-    target: float | Policy | None,
-    source: str,
-    kernel: str = "",
+    report: Report, name: str, scale: Scale, d: int, target: Target, source: str, kernel: str = ""
 ) -> None:
     """Compare the scale of a call, in all rows, with the intended one, if that is known."""
     if target is None:

@@ -235,13 +235,14 @@ def recorded(
                 target, keys = (f"{x} keys" if x and x < n else "all keys" for x in (window, seen))
                 report.add("window", target, keys, f"of {n}, times {shown(other.scale)}")
                 return report
-        swapped = [t.transpose(-3, -2) for t in given]
-        if _fit_together(swapped) and explain(*_by_head(swapped), eps, window):
-            axes = "tokens, heads, size", "heads, tokens, size"
-            if given[0].ndim == 4:
-                axes = f"batch, {axes[1]}", f"batch, {axes[0]}"
-            report.add("layout", *axes, evidence="transposed, they are those of a softmax")
-            return report
+        if _fit_together(swapped := [t.transpose(-3, -2) for t in given]):
+            q, k, v, output = _by_head(swapped)
+            if explain(q, k, v, output, eps, window):
+                axes = "tokens, heads, size", "heads, tokens, size"
+                if given[0].ndim == 4:
+                    axes = f"batch, {axes[1]}", f"batch, {axes[0]}"
+                report.add("layout", *axes, evidence="transposed, they are those of a softmax")
+                return report
         kinds = "one multiplier of q·k or the cosine, causal or not, a cap, a sink"
         report.add("softmax", "a softmax", "no softmax of these explains this", kinds)
         return report
