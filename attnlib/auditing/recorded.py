@@ -165,12 +165,10 @@ def read(folder: str | Path, **intent: Any) -> Report:
         settings = json.loads((path / SETTINGS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder} has no {SETTINGS}: it must be from --write") from error
-    for name in {"dtype", "kv_dtype"} & settings.keys():
+    for name in ("dtype", "kv_dtype"):
         settings[name] = settings[name] and getattr(torch, settings[name])
-    intent = settings.pop("meant", {}) | {name: x for name, x in intent.items() if x is not None}
-    causal = settings.pop("causal", None)
-    causal = intent.pop("causal", causal)
-    intent |= {} if causal is None else _seen_keys(causal, intent)
+    intent = settings.pop("meant") | {name: x for name, x in intent.items() if x is not None}
+    intent |= _seen_keys(intent.pop("causal", settings.pop("causal")), intent)
     asked = Answers(path, settings["length"], _as_meant(True, intent))
     answered = [name for name in asked.names.values() if (path / _answer(name)).exists()]
     if not answered:
