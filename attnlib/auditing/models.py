@@ -8,23 +8,30 @@ module itself multiplies q by shows in the length of q beside that of its projec
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit
-from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant, temperature_meant
-from attnlib.auditing.modules import audit_module, compare_layers, kind_of
+from attnlib.auditing.meant import cap_meant, temperature_meant
+from attnlib.auditing.modules import (
+    Target,
+    audit_module,
+    compare_layers,
+    compare_scale,
+    intended,
+    kind_of,
+)
 from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, by_token, outputs_of
 from attnlib.auditing.report import OF_MODELS, Report
 from attnlib.auditing.response import Size, Subject
-from attnlib.auditing.scales import Expected, reason
+from attnlib.auditing.scales import Expected
 from attnlib.policies import Policy
 
 NAME = "attnlib-audit"
@@ -58,6 +65,42 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
     observed: dict[str, ObservedCall] = {}
     outputs: Outputs = {}
 
+    def note(module: nn.Module, query: Tensor, key: Tensor, mask: Any, rest: Any) -> None:
+        target = temperature_meant(module, query.shape[2], key.shape[2])
+        wanted = torch.ones(1) if target is None else torch.tensor(target)
+        before = before_attention(module, query / wanted.to(query)[:, None], key, outputs)
+        applied = wanted if before.times else by_token(module, query, outputs)
+        observed[names[module]] = ObservedCall(
+            module,
+            Size(query.shape[1], key.shape[1], query.shape[3]),
+            rest.get("scaling"),
+            {name: rest[name] for name in OPTIONS if rest.get(name) is not None},
+            before,
+            None if target is None else (wanted, applied),
+            mask is not None,
+            query.dtype,
+            str(query.device),
+        )
+
+    with _in_place(model, note=note), torch.no_grad(), outputs_of(model, outputs):
+        run()
+    return observed
+
+
+@contextmanager
+def _in_place(
+    model: Any,
+    note: Callable[..., None] = lambda *call: None,
+    change: Callable[[Tensor], Tensor] = lambda output: output,
+) -> Iterator[None]:
+    """Give what a model hands to attention to `note`, and its output to `change`, in the context.
+
+    `note` gets the module, queries, keys, the mask and a dictionary of the rest.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import eager_mask, sdpa_mask
+
     def attention(
         module: nn.Module,
         query: Tensor,
@@ -66,37 +109,10 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
         attention_mask: Tensor | None = None,  # some hand it by name
         **rest: Any,
     ) -> Any:
-        size = Size(query.shape[1], key.shape[1], query.shape[3])
-        options = {name: rest[name] for name in OPTIONS if rest.get(name) is not None}
-        target = temperature_meant(module, query.shape[2], key.shape[2])
-        wanted = torch.ones(1) if target is None else torch.tensor(target)
-        before = before_attention(module, query / wanted.to(query)[:, None], key, outputs)
-        applied = wanted if before.times else by_token(module, query, outputs)
-        observed[names[module]] = ObservedCall(
-            module,
-            size,
-            rest.get("scaling"),
-            options,
-            before,
-            None if target is None else (wanted, applied),
-            attention_mask is not None,
-            query.dtype,
-            str(query.device),
-        )
+        note(module, query, key, attention_mask, rest)
         kernel, *_ = _implementations(module).values()
-        return kernel(module, query, key, value, attention_mask, **rest)
-
-    with _in_place(model, attention), torch.no_grad(), outputs_of(model, outputs):
-        run()
-    return observed
-
-
-@contextmanager
-def _in_place(model: Any, attention: Callable[..., Any]) -> Iterator[None]:
-    """Let a model call this function for its attention, inside the context."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-    from transformers.masking_utils import eager_mask, sdpa_mask
+        output, *others = kernel(module, query, key, value, attention_mask, **rest)
+        return change(output), *others
 
     was = model.config._attn_implementation
     AttentionInterface.register(NAME, attention)
@@ -152,9 +168,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @_one_thread()
-def audit_model(
-    model: nn.Module, run: Callable[[], Any], expected: float | Policy | None, length: int
-) -> Report:
+def audit_model(model: nn.Module, run: Callable[[], Any], expected: Target, length: int) -> Report:
     """Audit each distinct call; without a finding or an intended policy compare implementations."""
     report = Report(facts=dict(OF_MODELS))
     observed = observed_calls(model, run)
@@ -163,15 +177,12 @@ def audit_model(
     audited: dict[Any, dict[str, Report]] = {}
     kinds: dict[Any, dict[str, float]] = {}
     for name, call in observed.items():
-        wanted, source = expected, "expected"
-        if wanted is None:
-            wanted, source = meant_by(call.module, call.size.dimension, call.before.turned)
+        d, times = call.size.dimension, call.before.times or 1.0
         options = *call.options, call.options.get("softcap"), cap_meant(call.module)
         key = type(call.module), call.size, call.scaling, options
         if key not in audited:
             audited[key] = _by_kernel(call, length)
-        if call.before.kept and norm_is_meant(call.module):
-            report.add("norm", f"{call.before.kept} normalised", "no norm", NO_NORM, where=name)
+        wanted, source = intended(report, name, call.module, d, call.before, expected)
         if getattr(call.module, "sinks", None) is not None:
             sinks = call.options.get("s_aux")
             if sinks is None or bool((sinks < -50.0).all()):  # no weight
@@ -181,53 +192,24 @@ def audit_model(
         elif call.before.times is None:
             report.facts[BEFORE] = report.facts.get(BEFORE, "unknown in") + f" {name}"
         for kernel, part in audited[key].items():
-            _compare(report, name, kernel, part, call, wanted, source)
+            if (scale := part.scale) is not None:
+                value, low, high = (times * end for end in (scale.value, scale.low, scale.high))
+                scale = scale._replace(value=value, low=low, high=high)
+                compare_scale(report, name, scale, d, wanted, source, kernel)
+            report.findings += [
+                finding._replace(where=f"{name}, {kernel}")
+                for finding in part.findings
+                if call.masked or finding.code not in ("mask", "hidden")  # where it hands none
+            ]
         report.parts[name] = part = next(iter(audited[key].values()))
         if wanted is None and part.scale:
             kind = kind_of(call.module), call.size, call.before.turned
-            scale = (call.before.times or 1.0) * float(part.scale.value[-1])
-            kinds.setdefault(kind, {})[name] = scale
+            kinds.setdefault(kind, {})[name] = times * float(part.scale.value[-1])
     compare_layers(report, kinds)
     if not isinstance(expected, Policy) and not report.findings:  # else outputs differ by them
         parts = (part for parts in audited.values() for part in parts.values())
         _kernels(report, model, run, max(part.rounding for part in parts))
     return report
-
-
-def _compare(
-    report: Report,
-    name: str,
-    kernel: str,
-    part: Report,
-    call: ObservedCall,
-    target: float | Policy | None,
-    source: str,
-) -> None:
-    """Compare the scale of a call in one implementation, in all rows, with the intended one."""
-    times = call.before.times or 1.0
-    if (scale := part.scale) is not None and target is None:
-        actual = f"{name}: found {times * scale.value[-1]:.4g} ({source})"
-        report.unknown += [actual] if actual not in report.unknown else []
-    elif scale is not None:
-        wanted = np.full(scale.keys.shape, target)
-        if isinstance(target, Policy):
-            wanted = target.scale(n=scale.keys, d=call.size.dimension, position=scale.position)
-        value, low, high = (times * end for end in (scale.value, scale.low, scale.high))
-        wrong = ~((low * (1 - SAME / 2) <= wanted) & (wanted <= high * (1 + SAME / 2)))
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[-1])
-            text = f"{value[row] / wanted[row]:.4g} times what was meant"
-            text += f"{reason(value[row], wanted[row], call.size.dimension)}, {kernel}"
-            if not np.isclose(value, value[row], rtol=SAME).all():
-                text += f" at n = {scale.keys[row]:g}: {scale.law}"
-            right, actual = f"{wanted[row]:.4g} ({source})", f"{value[row]:.4g}"
-            report.add("scale", right, actual, text, where=name)
-    where = f"{name}, {kernel}"
-    report.findings += [
-        finding._replace(where=where)
-        for finding in part.findings
-        if call.masked or finding.code not in ("mask", "hidden")  # where it hands none
-    ]
 
 
 def _compare_temperature(report: Report, name: str, wanted: Tensor, applied: Tensor | None) -> None:
@@ -246,7 +228,6 @@ def _compare_temperature(report: Report, name: str, wanted: Tensor, applied: Ten
 
 def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
     """Return the reports of a module's attention, one for each implementation."""
-    reports = {}
     cap = cap_meant(call.module) or call.options.get("softcap")
     expected = Expected(
         None,
@@ -254,76 +235,45 @@ def _by_kernel(call: ObservedCall, length: int) -> dict[str, Report]:
         sink="s_aux" in call.options,
         one_size=True,
     )
+    heads, key_heads, d = call.size
+    fewer = min(key_heads, FEW_HEADS)
+    options = {**call.options, "scaling": call.scaling, "is_causal": False, "dropout": 0.0}
 
-    def asked(function: Callable[..., Tensor], size: Size) -> Report:
-        subject = Subject(function, size, call.dtype, call.device)
-        return CallableAudit(subject, expected, length).run()
-
-    for kernel, function in _implementations(call.module).items():
-        if kernel == "sdpa" and call.options:
-            continue  # transformers refuses it
-
-        def attention(
-            q: Tensor,
-            k: Tensor,
-            v: Tensor,
-            attn_mask: Tensor | None = None,
-            function: Callable[..., Any] = function,
-        ) -> Tensor:
-            options = {**call.options, "scaling": call.scaling, "is_causal": False, "dropout": 0.0}
+    def asked(function: Callable[..., Any], size: Size) -> Report:
+        def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
             output: Tensor = function(call.module, q, k, v, attn_mask, **options)[0]
             return output.transpose(1, 2)
 
+        subject = Subject(attention, size, call.dtype, call.device)
+        return CallableAudit(subject, expected, length).run()
+
+    reports = {}
+    for kernel, function in _implementations(call.module).items():
+        if kernel == "sdpa" and call.options:
+            continue  # transformers refuses it
         try:
-            reports[kernel] = asked(attention, _fewer_heads(call.size))
+            reports[kernel] = asked(function, Size(heads // key_heads * fewer, fewer, d))
         except ValueError:  # it wants as many as there are
-            reports[kernel] = asked(attention, call.size)
+            reports[kernel] = asked(function, call.size)
     return reports
 
 
-def _rounded(model: Any, run: Callable[[], Any], by: float) -> Any:
+def _rounded(model: Any, run: Callable[[], Any], by: float) -> Tensor:
     """Return the model's output with attention rounded at random by this relative error."""
     noise = torch.Generator().manual_seed(0)
 
-    def attention(
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None = None,
-        **rest: Any,
-    ) -> Any:
-        kernel, *_ = _implementations(module).values()
-        output, weights = kernel(module, query, key, value, attention_mask, **rest)
+    def change(output: Tensor) -> Tensor:
         signs = torch.randn(output.shape, generator=noise).to(output)
-        return output * (1.0 + by * signs), weights
+        return output * (1.0 + by * signs)
 
-    with _in_place(model, attention), torch.no_grad():
-        return run()
+    with _in_place(model, change=change), torch.no_grad():
+        return _first_output(run)
 
 
 def _first_output(run: Callable[[], Any]) -> Tensor:
     """Return the first tensor of real numbers that a run gives."""
-    return next(filter(_is_real, _tensors(run())))
-
-
-def _tensors(output: Any) -> Iterator[Tensor]:
-    """Yield the tensors that a model gives, in their order."""
-    if isinstance(output, Tensor):
-        yield output
-    elif isinstance(output, Mapping | Sequence) and not isinstance(output, str):
-        for part in output.values() if isinstance(output, Mapping) else output:
-            yield from _tensors(part)
-
-
-def _is_real(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.numel() > 1
-
-
-def _fewer_heads(size: Size) -> Size:
-    """Return a size of at most two heads of keys, each read by as many heads of queries."""
-    fewer = min(size.key_heads, FEW_HEADS)
-    return Size(size.heads // size.key_heads * fewer, fewer, size.dimension)
+    tensors = (leaf for leaf in tree_leaves(run()) if isinstance(leaf, Tensor))
+    return next(x for x in tensors if x.is_floating_point() and x.numel() > 1)
 
 
 def _kernels(report: Report, model: Any, run: Callable[[], Any], rounding: float) -> None:
@@ -352,7 +302,7 @@ def _kernels(report: Report, model: Any, run: Callable[[], Any], rounding: float
         report.facts[f"{name} beside {first}"] = f"{apart:.1g} of the output's spread apart"
         if not apart < 1e4 * eps:
             steps = (0.0, max(eps, rounding))
-            exact, rounded = (_first_output(partial(_rounded, model, run, by)) for by in steps)
+            exact, rounded = (_rounded(model, run, by) for by in steps)
             moved = float((exact.double() - rounded.double()).abs().max()) / spread
             report.facts["unstable"] = f"rounding alone moves the output by {moved:.1g}"
             if apart < 100.0 * moved:

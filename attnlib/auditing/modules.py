@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
-from attnlib.auditing.projected import Before, Outputs, before_attention, outputs_of
+from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import OF_MODELS, Report, Scale
-from attnlib.auditing.scales import reason
+from attnlib.auditing.scales import AGREES, agree, reason
 from attnlib.interception import (
     ATTENTION,
     FAST_PATH_OFF,
@@ -33,7 +33,9 @@ REMEMBERED = 8
 """Products that a softmax may be of."""
 EXACT = 1e-3
 """Derivatives that differ by less are one number."""
-SAME = 5e-3
+
+Target = float | Policy | None
+"""What should multiply q·k, None where that is not known."""
 
 NOTHING = Before()
 UNEVEN = "what multiplies q·k is not one number"
@@ -47,10 +49,10 @@ class Seen(NamedTuple):
     keys: int
     scale: float
     """What multiplies q·k in the call and, as far as projections show it, before."""
-    doubt: str
+    doubt: str = ""
     """What is unknown about the scale, or ""."""
-    before: Before
-    capped: bool
+    before: Before = NOTHING
+    capped: bool = False
     """Whether a tanh is between the products and the softmax."""
 
 
@@ -80,20 +82,20 @@ class _Watch(ModuleTracker):
 
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch, and note its scale if it is attention."""
-        result = self.answer(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if self.running:
+            result = self.follow(func, args, kwargs, result)
         given = [part for part in tree_leaves((args, kwargs)) if isinstance(part, Tensor)]
         self.note_made(given, result)
         return result
 
-    def answer(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function; note it if it is attention, keep derivatives if it is a product."""
-        result = func(*args, **kwargs)
+    def follow(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
+        """Note a call of attention, and return a product's result with derivatives by it."""
         name = getattr(func, "__name__", "")
-        if not self.running:
-            return result
         if func is MULTI_HEAD:  # PyTorch's own divides by √d in each of its ways
-            key, width, heads = (args[1], args[3], args[4])
-            self.note(self.running[-1], width // heads, len(key), (width // heads) ** -0.5)
+            _, key, _, width, heads, *_ = args
+            d = width // heads
+            self.note(Seen(self.running[-1], d, len(key), d**-0.5))
         elif func in ATTENTION:
             given = Arguments(*args, **kwargs)
             d = given.query.shape[-1]
@@ -108,9 +110,7 @@ class _Watch(ModuleTracker):
 
     def product(self, name: str, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
         """Remember a product of two tensors; return it so that logits have derivatives by it."""
-        given = (*args, *kwargs.values())
-        flat = [value for part in given for value in (part if isinstance(part, list) else [part])]
-        tensors = [value for value in flat if isinstance(value, Tensor)]
+        tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         if len(tensors) < 2 or result.dim() < 3 or not result.is_floating_point():
             return result
         q, k = tensors[-2:]
@@ -157,8 +157,10 @@ class _Watch(ModuleTracker):
 
     def owner(self) -> nn.Module:
         """Return the inmost running module that is not PyTorch's own, or else the inmost."""
-        inmost = (module for module in reversed(self.running) if not _is_pytorchs(module))
-        return next(inmost, self.running[-1])
+        for module in reversed(self.running):
+            if not type(module).__module__.startswith("torch.nn."):
+                return module
+        return self.running[-1]
 
     def before(self, q: Tensor, k: Tensor) -> Before:
         """Return what was done to q and k before attention: their factors and norms."""
@@ -170,25 +172,16 @@ class _Watch(ModuleTracker):
         self, q: Tensor, k: Tensor, scale: float, doubt: str, capped: bool = False
     ) -> None:
         """Note a call with its queries and keys, (…, tokens, d)."""
-        module, before = self.owner(), self.before(q, k)
+        before, sizes = self.before(q, k), (q.shape[-1], k.shape[-2])
         times = before.times
         doubt = doubt or ("" if times else "what multiplies q or k before attention is unknown")
-        self.note(module, q.shape[-1], k.shape[-2], scale * (times or 1.0), doubt, before, capped)
+        self.note(Seen(self.owner(), *sizes, scale * (times or 1.0), doubt, before, capped))
 
-    def note(
-        self,
-        module: nn.Module,
-        d: int,
-        keys: int,
-        scale: float,
-        doubt: str = "",
-        before: Before = NOTHING,
-        capped: bool = False,
-    ) -> None:
+    def note(self, seen: Seen) -> None:
         """Note a call under the name of its module."""
-        name, number = self.count_call(module)
+        name, number = self.count_call(seen.module)
         name = f"{name} ({number + 1})" if number else name
-        self.found[name or "the module"] = Seen(module, d, keys, scale, doubt, before, capped)
+        self.found[name or "the module"] = seen
 
 
 def _has_tanh(logits: Tensor) -> bool:
@@ -217,10 +210,6 @@ def _one_number(each: Tensor) -> float | None:
     return middle if bool(((each / middle - 1.0).abs() < EXACT).all()) else None
 
 
-def _is_pytorchs(module: nn.Module) -> bool:
-    return type(module).__module__.startswith("torch.nn.")
-
-
 def _in_order(equation: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     """Return q and k of an einsum with axes in the order of the logits, and d last, if known."""
     text = equation if isinstance(equation, str) else ""
@@ -243,9 +232,7 @@ def _unrepeated(k: Tensor) -> Tensor:
     return k[:, :: max(1, k.shape[1] // (changes + 1))]
 
 
-def audit_module(
-    model: nn.Module, run: Callable[[], Any], expected: float | Policy | None
-) -> Report:
+def audit_module(model: nn.Module, run: Callable[[], Any], expected: Target) -> Report:
     """Compare each call's scale with the intended one and its kind's; RuntimeError if no call."""
     report = Report(facts=dict(OF_MODELS))
     with outputs_of(model) as outputs:
@@ -264,27 +251,49 @@ def audit_module(
         value, keys = np.array([seen.scale]), np.array([float(seen.keys)])
         ends = value * (1.0 - EXACT / 10), value * (1.0 + EXACT / 10)
         law = seen.doubt or "as it is called"
-        report.parts[name] = Report(Scale("dot product", keys, keys - 1.0, value, *ends, law))
-        target, source = expected, "expected"
-        if target is None:
-            target, source = meant_by(seen.module, seen.d, seen.before.turned)
-        if seen.before.kept and norm_is_meant(seen.module):
-            report.add("norm", f"{seen.before.kept} normalised", "no norm", NO_NORM, where=name)
+        scale = Scale("dot product", keys, keys - 1.0, value, *ends, law)
+        report.parts[name] = Report(scale)
+        target, source = intended(report, name, seen.module, seen.d, seen.before, expected)
         cap = cap_meant(seen.module)
         if cap is not None and not seen.capped:
             report.add("cap", f"a soft cap of {cap:g}", "none", "the configuration", where=name)
-        if isinstance(target, Policy):
-            target = float(target.scale(n=seen.keys, d=seen.d, position=seen.keys - 1.0))
-        if target is None or seen.doubt:
-            report.unknown.append(f"{name}: found {seen.scale:.4g} ({seen.doubt or source})")
-            if seen.doubt != UNEVEN:
-                kinds.setdefault((kind_of(seen.module), seen.doubt), {})[name] = seen.scale
-        elif not np.isclose(seen.scale, target, rtol=SAME):
-            times = f"{seen.scale / target:.4g} times what was meant"
-            times += reason(seen.scale, target, seen.d)
-            report.add("scale", f"{target:.4g} ({source})", f"{seen.scale:.4g}", times, where=name)
+        if seen.doubt:
+            target, source = None, seen.doubt
+        compare_scale(report, name, scale._replace(low=value, high=value), seen.d, target, source)
+        if target is None and seen.doubt != UNEVEN:
+            kinds.setdefault((kind_of(seen.module), seen.doubt), {})[name] = seen.scale
     compare_layers(report, kinds)
     return report
+
+
+def intended(
+    report: Report, name: str, module: nn.Module, d: int, before: Before, expected: Target
+) -> tuple[Target, str]:
+    """Return what should multiply q·k in a call, and its source; report a norm that is missing."""
+    if before.kept and norm_is_meant(module):
+        report.add("norm", f"{before.kept} normalised", "no norm", NO_NORM, where=name)
+    return meant_by(module, d, before.turned) if expected is None else (expected, "expected")
+
+
+def compare_scale(
+    report: Report, name: str, scale: Scale, d: int, target: Target, source: str, kernel: str = ""
+) -> None:
+    """Compare the scale of a call, in all rows, with the intended one, if that is known."""
+    if target is None:
+        found = f"{name}: found {scale.value[-1]:.4g} ({source})"
+        report.unknown += [found] if found not in report.unknown else []
+        return
+    wanted = np.full(scale.keys.shape, target)
+    if isinstance(target, Policy):
+        wanted = target.scale(n=scale.keys, d=d, position=scale.position)
+    wrong = np.flatnonzero(~agree(wanted, scale.low, scale.high))
+    if wrong.size:
+        row, value = int(wrong[-1]), float(scale.value[wrong[-1]])
+        text = f"{value / wanted[row]:.4g} times what was meant{reason(value, wanted[row], d)}"
+        text += f", {kernel}" if kernel else ""
+        if not np.isclose(scale.value, value, rtol=SAME).all():
+            text += f" at n = {scale.keys[row]:g}: {scale.law}"
+        report.add("scale", f"{wanted[row]:.4g} ({source})", f"{value:.4g}", text, where=name)
 
 
 def kind_of(module: nn.Module) -> Any:
@@ -297,6 +306,6 @@ def compare_layers(report: Report, kinds: dict[Any, dict[str, float]]) -> None:
     for scales in kinds.values():
         usual, _ = Counter(float(f"{scale:.3g}") for scale in scales.values()).most_common(1)[0]
         for name, scale in scales.items():
-            if not np.isclose(scale, usual, rtol=SAME):
+            if not np.isclose(scale, usual, rtol=AGREES):
                 text = f"{usual:.4g}, as in other layers"
                 report.add("layers", text, f"{scale:.4g}", f"of {len(scales)} layers", where=name)

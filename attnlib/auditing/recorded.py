@@ -29,7 +29,7 @@ with extra_packages("probe"):
 
     from attnlib.attention.options import named_policy
     from attnlib.auditing import audit
-    from attnlib.auditing.explained import Explanation, Softmax, explain
+    from attnlib.auditing.explained import Softmax, explain
     from attnlib.auditing.report import Report, Scale, shown
     from attnlib.auditing.scales import agree, reason
 
@@ -165,12 +165,10 @@ def read(folder: str | Path, **intent: Any) -> Report:
         settings = json.loads((path / SETTINGS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder} has no {SETTINGS}: it must be from --write") from error
-    for name in {"dtype", "kv_dtype"} & settings.keys():
+    for name in ("dtype", "kv_dtype"):
         settings[name] = settings[name] and getattr(torch, settings[name])
-    intent = settings.pop("meant", {}) | {name: x for name, x in intent.items() if x is not None}
-    causal = settings.pop("causal", None)
-    causal = intent.pop("causal", causal)
-    intent |= {} if causal is None else _seen_keys(causal, intent)
+    intent = settings.pop("meant") | {name: x for name, x in intent.items() if x is not None}
+    intent |= _seen_keys(intent.pop("causal", settings.pop("causal")), intent)
     asked = Answers(path, settings["length"], _as_meant(True, intent))
     answered = [name for name in asked.names.values() if (path / _answer(name)).exists()]
     if not answered:
@@ -235,22 +233,27 @@ def recorded(
                 target, keys = (f"{x} keys" if x and x < n else "all keys" for x in (window, seen))
                 report.add("window", target, keys, f"of {n}, times {shown(other.scale)}")
                 return report
-    if fit is None and _fit_together(swapped := [t.transpose(-3, -2) for t in given]):
-        q, k, v, output = _by_head(swapped)
-        if explain(q, k, v, output, eps, window):
-            axes = "tokens, heads, size", "heads, tokens, size"
-            if given[0].ndim == 4:
-                axes = f"batch, {axes[1]}", f"batch, {axes[0]}"
-            report.add("layout", *axes, evidence="transposed, they are those of a softmax")
-            return report
-    if fit is None:
+        if _fit_together(swapped := [t.transpose(-3, -2) for t in given]):
+            q, k, v, output = _by_head(swapped)
+            if explain(q, k, v, output, eps, window):
+                axes = "tokens, heads, size", "heads, tokens, size"
+                if given[0].ndim == 4:
+                    axes = f"batch, {axes[1]}", f"batch, {axes[0]}"
+                report.add("layout", *axes, evidence="transposed, they are those of a softmax")
+                return report
         kinds = "one multiplier of q·k or the cosine, causal or not, a cap, a sink"
         report.add("softmax", "a softmax", "no softmax of these explains this", kinds)
         return report
     of = "cosine" if fit.cosine else "dot product"
     (scale, low, high), n = (np.array([end]) for end in fit.scale), np.array([float(k.shape[1])])
     report.scale = Scale(of, n, n - 1.0, scale, low, high, "one for all rows")
-    report.facts = _facts(fit, one_query=q.shape[1] == 1)
+    none = f"none seen: logits have the size {fit.logit:.3g}"
+    report.facts = {
+        "causal": "unknown: one query" if q.shape[1] == 1 else "yes" if fit.causal else "no",
+        "soft cap": none if fit.cap is None else shown(fit.cap),
+        "sink": f"a logit of {', '.join(map(shown, fit.sink))}" if fit.sink else "none seen",
+        "not explained": f"{fit.residual:.1g} of the output",
+    }
     if expected is None:
         report.unknown.append(f"found {shown(fit.scale)} times the {of}")
     else:
@@ -280,18 +283,6 @@ def _seen(q: FloatArray, k: FloatArray, v: FloatArray, output: FloatArray, expec
     weights = np.exp(logits - logits.max())[:, None]
     nearer = np.cumsum(weights * v[0, ::-1], axis=0) / np.cumsum(weights, axis=0)
     return int(np.abs(nearer - output[0, -1]).max(axis=-1).argmin()) + 1
-
-
-def _facts(fit: Explanation, one_query: bool) -> dict[str, str]:
-    """Return in words what else a softmax has."""
-    none = f"none seen: logits have the size {fit.logit:.3g}"
-    sinks = ", ".join(map(shown, fit.sink or ()))
-    return {
-        "causal": "unknown: one query" if one_query else "yes" if fit.causal else "no",
-        "soft cap": none if fit.cap is None else shown(fit.cap),
-        "sink": f"a logit of {sinks}" if sinks else "none seen",
-        "not explained": f"{fit.residual:.1g} of the output",
-    }
 
 
 def _probe(size: dict[str, Any], dtype: torch.dtype) -> list[Tensor]:
@@ -336,9 +327,9 @@ def _like_it(folder: Path, intent: dict[str, Any]) -> Callable[..., Tensor] | No
     name = "0001.safetensors"
     if not (folder / _answer(name)).exists():
         return None
-    given = load((folder / name).read_bytes()) | _loaded(folder / _answer(name), "output")
+    given = _loaded(folder / name, "q", "k", "v") | _loaded(folder / _answer(name), "output")
     eps = torch.finfo(given["q"].dtype).eps
-    q, k, v, output = _by_head([given[part] for part in ("q", "k", "v", "output")])
+    q, k, v, output = _by_head([*given.values()])
     fit = explain(q, k, v, output, eps)
     if fit is None:
         return _law_like(q, k, v, output, eps)

@@ -11,6 +11,7 @@ from attnlib import _checking
 from attnlib.calibration.fit import Fitting, Per, Report, ScaleFit, fit_scales
 from attnlib.calibration.gradient import ScaleGradient
 from attnlib.calibration.pass_cache import Cache
+from attnlib.calibration.passes import own_loss
 
 FEWEST = 4
 """The fewest windows that a text must have: half of them judge."""
@@ -94,7 +95,7 @@ def _gradient(
     model: nn.Module, texts: list[Tensor], memory: Cache, report: Report | None
 ) -> ScaleGradient:
     """Return the result of `scale_gradient`, from the cache where that has it."""
-    fitting = Fitting(model, texts, memory=memory, per="head")
+    fitting = Fitting(model, texts, own_loss, "head", "constant", None, memory)
     losses, samples = [], []
     for text in texts:
         loss, slope = fitting.slope(text, np.zeros(fitting.parameters))

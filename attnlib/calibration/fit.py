@@ -19,9 +19,9 @@ from attnlib.calibration.fold_factors import Applied, fold, registered
 from attnlib.calibration.gradient import by_head, same_heads
 from attnlib.calibration.logit_factors import Place
 from attnlib.calibration.pass_cache import Cache, Slope
-from attnlib.calibration.passes import Loss, LossGradients, loss_and_gradients, own_loss
+from attnlib.calibration.passes import Loss, loss_and_gradients, own_loss
 from attnlib.policies import Policy
-from attnlib.sampling import Estimate
+from attnlib.sampling import Estimate, mean_and_error
 
 Per = Literal["model", "layer", "head"]
 
@@ -96,15 +96,12 @@ class ScaleFit:
     @property
     def gain(self) -> Estimate:
         """Return by how much the test texts' mean loss falls, and its standard error over texts."""
-        falls = self.before - self.after
-        return Estimate(falls.mean(), falls.std(ddof=1) / np.sqrt(falls.size))
+        return mean_and_error(self.before - self.after)
 
     @property
     def gain_interval(self) -> tuple[float, float]:
         """Return the 95 % interval of the gain, by Student's t over texts: (low, high)."""
-        mean, error = map(float, self.gain)
-        half = float(stdtrit(self.before.size - 1, 0.975)) * error
-        return mean - half, mean + half
+        return _interval(self.before - self.after)
 
     @property
     def recommended(self) -> bool:
@@ -149,10 +146,7 @@ class ScaleFit:
         """
         why = "factors that depend on n do not fit into its weights"
         if not np.nan_to_num(self.b).any():
-            factors = {
-                layer: np.exp(row[np.isfinite(row)])
-                for layer, row in zip(self.layers, self.a, strict=True)
-            }
+            factors = {layer: self._of_layer(layer, np.ones(1))[:, 0] for layer in self.layers}
             done = fold(model, factors, self.text, self.loss)
             if done is not None:
                 return done
@@ -167,20 +161,10 @@ class ScaleFit:
 
     def to_json(self) -> str:
         """Return the fit and its gain as JSON text; null for heads that a layer lacks."""
-        return json.dumps(
-            {
-                "layers": self.layers,
-                "per": self.per,
-                "law": self.law,
-                "train_length": self.train_length,
-                "a": _lists(self.a),
-                "b": _lists(self.b),
-                "gain": self.gain.value,
-                "gain_interval": self.gain_interval,
-                "recommended": self.recommended,
-                "interval": self.interval,
-            }
-        )
+        names = ("layers", "per", "law", "train_length", "a", "b", "gain", "gain_interval")
+        fields = {name: getattr(self, name) for name in (*names, "recommended", "interval")}
+        lists = {"a": _lists(self.a), "b": _lists(self.b)}
+        return json.dumps({**fields, **lists, "gain": self.gain.value})
 
     def _growth(self, n: FloatArray, d: int) -> FloatArray:
         return growth(self.law, self.rule, self.train_length, n, d)
@@ -188,10 +172,8 @@ class ScaleFit:
     def _of_layer(self, layer: str, n: FloatArray) -> FloatArray:
         row = self.layers.index(layer)
         known = np.isfinite(self.a[row])
-        growth = self._growth(n, self.dimensions[row])
-        factors: FloatArray = np.exp(
-            self.a[row][known][:, None] + self.b[row][known][:, None] * growth
-        )
+        a, b = self.a[row, known, None], self.b[row, known, None]
+        factors: FloatArray = np.exp(a + b * self._growth(n, self.dimensions[row]))
         return factors
 
 
@@ -233,73 +215,60 @@ def fit_scales(
     Raises ValueError for no text in `train` or fewer than two in `test`, ValueError or TypeError
     for arguments that are not as above, and the errors of `scale_gradient`. Chapter: calibration.
     """
-    _checking.choice("per", per, ("model", "layer", "head"))
     steps = _checking.integer("steps", steps, minimum=1)
-    rule = None
-    if isinstance(law, Policy) or law not in ("constant", "log"):
-        rule = named_policy("law", law)
-        law = cast(Policy, rule).name
     texts, unused = _checking.batches("train", train), _checking.batches("test", test)
-    loss = loss or own_loss
     if not texts or len(unused) < 2:
         raise ValueError(
             f"train must hold a text or more and test two or more, got {len(texts)} and "
             f"{len(unused)}"
         )
-    fitting = Fitting(
-        model,
-        texts,
-        loss=loss,
-        per=per,
-        law=law,
-        rule=rule,
-        train_length=train_length,
-        memory=memory or Cache(),
-        partial=partial,
-    )
+    loss = loss or own_loss
+    fitting = Fitting(model, texts, loss, per, law, train_length, memory or Cache(), partial)
     every = HELD_OUT if fitting.parameters > 1 else len(texts) + 1
     held = texts[every - 1 :: every]
     used = [text for i, text in enumerate(texts) if i % every != every - 1]
     best = fitting.fit(used, held, steps, report or (lambda what, value: None))
     before = np.array([fitting.loss_of(text, None) for text in unused])
     after = np.array([fitting.loss_of(text, best) for text in unused])
-    a, b = fitting.spread(best)
-    interval = fitting.interval(used, best) if per == "model" and law != "log" else None
     return ScaleFit(
         fitting.layers,
         fitting.dimensions,
         per,
-        law,
+        fitting.law,
         fitting.n0,
-        a,
-        b,
+        *fitting.spread(best),
         before,
         after,
-        interval,
-        rule,
-        text=texts[0],
-        loss=loss,
+        fitting.interval(used, best) if per == "model" and law != "log" else None,
+        fitting.rule,
+        texts[0],
+        loss,
     )
 
 
 class Fitting:
-    """Hold the parameters of a fit, and compute the loss and gradient of texts in them."""
+    """Hold the parameters of a fit, and compute the loss and gradient of texts in them.
+
+    The arguments are those of `fit_scales`, which says what is raised.
+    """
 
     def __init__(
         self,
         model: nn.Module,
         texts: list[Any],
-        *,
-        loss: Loss = own_loss,
-        per: Per = "model",
-        law: str = "constant",
-        rule: Policy | None = None,
-        train_length: float | None = None,
+        loss: Loss,
+        per: Per,
+        law: str | Policy,
+        train_length: float | None,
         memory: Cache,
         partial: bool = False,
     ) -> None:
-        self.law, self.rule = law, rule
-        self.memory = memory
+        _checking.choice("per", per, ("model", "layer", "head"))
+        self.rule: Policy | None = None
+        if isinstance(law, Policy) or law not in ("constant", "log"):
+            self.rule = named_policy("law", law)
+            law = cast(Policy, self.rule).name
+        self.law, self.memory = law, memory
         self.read = functools.partial(loss_and_gradients, model, loss=loss, partial=partial)
         first = self.read(texts[0])
         sizes = {part.place.layer: part.place.d for part in first.parts}
@@ -311,7 +280,7 @@ class Fitting:
         self.n0 = _checking.positive("train_length", train_length) if given else most
         layers, heads = self.there.shape
         self.shape = {"model": (1, 1), "layer": (layers, 1), "head": (layers, heads)}[per]
-        self.size = math.prod(self.shape)
+        self.parameters = math.prod(self.shape) * (2 if law == "log" else 1)
 
     def spread(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return a and b, (layers, heads), of the parameters x; NaN for heads a layer lacks."""
@@ -320,48 +289,37 @@ class Fitting:
         b = float(self.rule is not None) if len(two) == 1 else two[1]
         return a, np.where(self.there, b, np.nan)
 
-    def pass_of(self, text: Any, x: FloatArray | None, gradient: bool) -> LossGradients:
-        """Return a text's loss under the factors of x, None for t = 1, and gradients if asked."""
+    def loss_of(self, text: Any, x: FloatArray | None) -> float:
+        """Return the loss of a text under the factors of x, None for t = 1; it is cached."""
+        return self._pass("loss", text, x)[0]
+
+    def slope(self, text: Any, x: FloatArray) -> Slope:
+        """Return the loss of a text and its gradient in the parameters, at x; they are cached."""
+        return self._pass("slope", text, x)
+
+    def _pass(self, what: str, text: Any, x: FloatArray | None) -> Slope:
         a, b = self.spread(np.zeros(self.parameters) if x is None else x)
-        at = {layer: i for i, layer in enumerate(self.layers)}
 
         def log_factor(place: Place, keys: FloatArray) -> FloatArray:
             same_heads(self.heads, place)
             if x is None:
                 return np.zeros(())
-            row, heads = at[place.layer], slice(place.heads)
+            row, heads = self.layers.index(place.layer), slice(place.heads)
             rise = growth(self.law, self.rule, self.n0, keys, place.d)
             factors: FloatArray = a[row, heads, None] + b[row, heads, None] * rise
             return factors
 
-        return self.read(text, log_factor=log_factor, gradient=gradient)
-
-    @property
-    def parameters(self) -> int:
-        """The number of parameters that are fitted."""
-        return int(self.size * (2 if self.law == "log" else 1))
-
-    def loss_of(self, text: Any, x: FloatArray | None) -> float:
-        """Return the loss of a text under the factors of x, None for t = 1; it is cached."""
-
         def compute() -> Slope:
-            return self.pass_of(text, x, gradient=False).loss, np.empty(0)
+            results = self.read(text, log_factor=log_factor, gradient=what == "slope")
+            if what == "loss":
+                return results.loss, np.empty(0)
+            slopes = [by_head(results, self.layers)]
+            if self.law == "log":
+                slopes += [by_head(results, self.layers, power=1) - math.log(self.n0) * slopes[0]]
+            shared = tuple(axis for axis, size in enumerate(self.shape, 1) if size == 1)
+            return results.loss, np.nan_to_num(slopes).sum(axis=shared).ravel()
 
-        about = "loss", self.law, self.n0, self.shape, text, x
-        return self.memory.get_or_compute(compute, *about)[0]
-
-    def slope(self, text: Any, x: FloatArray) -> Slope:
-        """Return the loss of a text and its gradient in the parameters, at x; they are cached."""
-        about = "slope", self.law, self.n0, self.shape, text, x
-        return self.memory.get_or_compute(functools.partial(self._slope, text, x), *about)
-
-    def _slope(self, text: Any, x: FloatArray) -> Slope:
-        results = self.pass_of(text, x, gradient=True)
-        slopes = [by_head(results, self.layers)]
-        if self.law == "log":
-            slopes += [by_head(results, self.layers, power=1) - math.log(self.n0) * slopes[0]]
-        shared = tuple(axis for axis, size in enumerate(self.shape, 1) if size == 1)
-        return results.loss, np.nan_to_num(slopes).sum(axis=shared).ravel()
+        return self.memory.get_or_compute(compute, what, self.law, self.n0, self.shape, text, x)
 
     def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
         """Return the parameters of the last step on `used`, or, if `held`, of its least loss."""
@@ -409,17 +367,15 @@ class Fitting:
         """Return the 95 % interval of one factor t; None for one text, or a curvature ≤ 0."""
         if len(texts) < 2:
             return None
-        low, middle, high = (
+        below, middle, above = (
             np.array([self.slope(text, x + h)[1][0] for text in texts]) for h in (-STEP, 0.0, STEP)
         )
-        curvature = (high - low).mean() / (2.0 * STEP)
+        curvature = (above - below).mean() / (2.0 * STEP)
         if curvature <= 0.0:
             return None
-        error = middle.std(ddof=1) / math.sqrt(len(texts)) / curvature
-        half = float(stdtrit(len(texts) - 1, 0.975)) * error
-        centre = float(x[0]) - middle.mean() / curvature
-        with np.errstate(over="ignore"):  # a loss that is flat
-            return float(np.exp(centre - half)), float(np.exp(centre + half))
+        with np.errstate(over="ignore", invalid="ignore"):  # a loss that is flat
+            low, high = _interval(float(x[0]) - middle / curvature)
+            return float(np.exp(low)), float(np.exp(high))
 
 
 def growth(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> FloatArray:
@@ -429,6 +385,13 @@ def growth(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> F
         rise: FloatArray = np.log(np.maximum(ratio, SMALLEST))
         return rise
     return np.log(n / n0) if law == "log" else np.zeros(n.shape)
+
+
+def _interval(values: FloatArray) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of two values or more, by Student's t."""
+    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    half = float(stdtrit(values.size - 1, 0.975)) * error
+    return float(values.mean()) - half, float(values.mean()) + half
 
 
 def _lists(numbers: FloatArray) -> list[list[float | None]]:

@@ -1,6 +1,7 @@
 """Build factors into a model: into the weights that make its queries, or by its registry."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,17 +36,12 @@ class Applied:
     """Layers whose weights were multiplied."""
     registered: str | None = None
     """The name of the function of attention that the model has now, where it has a new one."""
-    before: str | None = None
-    _kept: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False)
-    _model: Any = field(default=None, repr=False)
+    _changes: ExitStack = field(default_factory=ExitStack, repr=False)
 
+    @torch.no_grad()
     def undo(self) -> None:
         """Restore the model's bytes, and its function of attention."""
-        with torch.no_grad():
-            for tensor, copy in reversed(self._kept):
-                tensor.copy_(copy)
-        if self.registered is not None:
-            self._model.set_attn_implementation(self.before)
+        self._changes.close()
 
 
 def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss) -> Applied | None:
@@ -64,14 +60,18 @@ def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss
             changes = _changes(model, layer, factor, sizes[layer], order)
             if not changes:
                 break
-            done._kept += [(tensor, tensor.detach().clone()) for tensor, _ in changes]
             with torch.no_grad():
                 for tensor, times in changes:
+                    done._changes.callback(tensor.copy_, tensor.clone())
                     tensor.mul_(times.reshape(-1, *[1] * (tensor.ndim - 1)))
             done.folded.append(layer)
         else:
             folded, value = _queries(model, text, loss, {})
-            if _alike(scaled, folded) and abs(value - expected) <= TOLERANCE * abs(expected):
+            alike = all(
+                bool((folded[place] - query).abs().max() <= TOLERANCE * query.abs().max())
+                for place, query in scaled.items()
+            )
+            if alike and abs(value - expected) <= TOLERANCE * abs(expected):
                 return done
         done.undo()
     return None
@@ -91,13 +91,6 @@ def _queries(
 
     with torch.no_grad(), scale_logits(model, factor):
         return queries, float(loss(model, text))
-
-
-def _alike(scaled: dict[Place, Tensor], folded: dict[Place, Tensor]) -> bool:
-    return all(
-        bool((folded[place] - query).abs().max() <= TOLERANCE * query.abs().max())
-        for place, query in scaled.items()
-    )
 
 
 def _changes(
@@ -171,4 +164,6 @@ def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name
     if before in masks:
         AttentionMaskInterface.register(name, masks[before])
     model.set_attn_implementation(name)
-    return Applied([], name, before, _model=model)
+    done = Applied([], name)
+    done._changes.callback(model.set_attn_implementation, before)
+    return done

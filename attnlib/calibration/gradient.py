@@ -66,10 +66,8 @@ class ScaleGradient:
         Returns two integer arrays with a line of indices (layer, head) for each head. They are
         empty for one text, which has no p-values.
         """
-        significant = self.p_values() < _checking.positive("level", level)
-        return np.argwhere(significant & (self.value < 0)), np.argwhere(
-            significant & (self.value > 0)
-        )
+        counted = np.where(self.p_values() < _checking.positive("level", level), self.value, 0.0)
+        return np.argwhere(counted < 0.0), np.argwhere(counted > 0.0)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary a head: layer (name), head, gradient, standard_error and p_value."""

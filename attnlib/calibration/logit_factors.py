@@ -90,10 +90,6 @@ class LogitFactors(interception.ModuleTracker):
         place = Place(name, number, keys.shape[-2], call.start.dimension)
         return call.again(self.factor(place, call.queries(), keys))
 
-    def unreached(self) -> list[str]:
-        """Return a line for each reason why attention was not multiplied, with its modules."""
-        return self.recorder.lines(self.shown)
-
     def hints(self) -> list[str]:
         """Return a line for each reason to think that modules attended unseen, with their names."""
         lines = self.recorder.lines(self.shown, hints=True)
@@ -167,9 +163,7 @@ def is_causal(module: nn.Module, query: Tensor, mask: Any, declared: bool | None
 def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
     """Return how many keys each query sees, at least 1, (…, 1 or heads, queries)."""
     queries, keys = query.shape[-2], key.shape[-2]
-    past = interception.causal_bias(mask, queries, keys)
-    if is_causal:
-        past = 0
+    past = 0 if is_causal else interception.causal_bias(mask, queries, keys)
     if hasattr(mask, "mask_mod"):  # of flex attention
         from torch.nn.attention.flex_attention import create_mask
 

@@ -99,12 +99,9 @@ class Needles:
         texts = self.rows.shape[0]
         if texts < 2:
             return best, np.full(best.shape, np.nan), np.full(best.shape, np.nan)
-
-        def of_texts(chosen: Any) -> FloatArray:
-            return root(-self.derivatives[chosen].sum(axis=0))
-
         rng = np.random.default_rng(0)
-        drawn = np.stack([of_texts(rng.integers(texts, size=texts)) for _ in range(400)])
+        draws = (self.derivatives[rng.integers(texts, size=texts)] for _ in range(400))
+        drawn = [root(-derivatives.sum(axis=0)) for derivatives in draws]
         low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="nearest")
         return best, low, high
 
@@ -175,10 +172,8 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
     layers = list(results[0])
     # (what, texts, layers, heads), where what is five sums and two for each t
     by_kind = np.stack([np.stack([sums[layer] for layer in layers], axis=1) for sums in results], 1)
-    curves = np.moveaxis(by_kind[5:], 0, -1)
-    derivatives, weights = curves[..., : GRID.size], curves[..., GRID.size :]
-    counts, weight, gap, slope, reach = by_kind[:5]
-    return Needles(layers, counts, weight, gap, slope, reach, derivatives, weights)
+    curves = np.split(np.moveaxis(by_kind[5:], 0, -1), 2, axis=-1)
+    return Needles(layers, *[*by_kind[:5], *curves])
 
 
 def _repeated(ids: Tensor) -> NDArray[np.int64]:

@@ -23,7 +23,6 @@ Loss = Callable[[nn.Module, Any], Tensor]
 LogFactor = Callable[[Place, FloatArray], FloatArray]
 """A function from a place and n, (…, 1 or heads, queries), to log t, (…, heads, queries)."""
 
-
 GRADIENTS = interception.without_torch_function(torch.autograd.grad)
 """torch.autograd.grad, in which a mode sees what computes activations again."""
 
@@ -86,6 +85,7 @@ def loss_and_gradients(
     all attention is out of reach, or some of it unless `partial`, and ValueError for a loss that is
     not one finite number or does not depend on attention.
     """
+    interception.check_model(model)
     if interception.level_of_transforms() is not None:
         raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
     leaves: dict[Place, tuple[Tensor, Tensor]] = {}
@@ -118,8 +118,12 @@ def loss_and_gradients(
     ):
         try:
             value = loss(model, text)
-            number = _number(value)
-            unreached, hints = mode.unreached(), mode.hints()
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                raise ValueError(f"loss must return one number as a tensor, got {value!r:.80}")
+            number = value.item()
+            if not math.isfinite(number):
+                raise ValueError(f"loss must be a finite number, got loss={number}")
+            unreached, hints = mode.recorder.lines(mode.shown), mode.hints()
             if not leaves:
                 unreached += hints
                 unreached.append(f"{type(model).__name__} has run no attention that can be reached")
@@ -175,12 +179,3 @@ def frozen(model: nn.Module) -> Iterator[None]:
     finally:
         for parameter in asking:
             parameter.requires_grad_(True)
-
-
-def _number(value: Any) -> float:
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        raise ValueError(f"loss must return one number as a tensor, got {value!r:.80}")
-    number = value.item()
-    if not math.isfinite(number):
-        raise ValueError(f"loss must be a finite number, got loss={number}")
-    return number

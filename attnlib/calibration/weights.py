@@ -12,7 +12,7 @@ sum of their squares, which is the mean square of the first if the products have
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,22 +54,6 @@ RELATIVE = re.compile(r"distance_embedding|linear_pos|pos_\w*proj|rel_pos_[hw]|r
 
 HALF_TOLERANCE = 0.05
 """Half precision leaves sums up to 0.03 apart, as seen in 61 small models."""
-
-
-class Layer(NamedTuple):
-    """Hold a module that attends, and the sums of weights times gradients of its queries."""
-
-    name: str
-    module: nn.Module
-    heads: int
-    sums: FloatArray
-    """Those of each head, (2, heads); of all together, (2, 1), where they share a gain."""
-    tolerance: float
-
-    @property
-    def summed(self) -> bool:
-        """Whether the heads share a gain, so that only the sum over them is known."""
-        return bool(self.sums.shape[1] < self.heads)
 
 
 def from_gradients(
@@ -120,7 +104,7 @@ def from_gradients(
     samples = np.full((1, len(layers), max(layer.heads for layer in layers)), np.nan)
     for row, layer in zip(samples[0], layers, strict=True):
         row[: layer.sums.shape[1]] = layer.sums[0]
-    summed = tuple(layer.name for layer in layers if layer.summed)
+    summed = tuple(layer.name for layer in layers if layer.summed())
     return ScaleGradient([layer.name for layer in layers], np.full(1, np.nan), samples, summed)
 
 
@@ -143,31 +127,23 @@ def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) ->
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
         layer = max(around, key=lambda layer: len(layer.name))
         expected = np.array([value[np.isfinite(value)], 0.0 * value[np.isfinite(value)]])
-        expected = sum_groups(expected, 1) if layer.summed else expected
+        expected = sum_groups(expected, 1) if layer.summed() else expected
         if expected.shape != layer.sums.shape or mismatch(layer.sums, expected) > layer.tolerance:
-            raise _refused(
-                name, layer.module, f"its weights give {layer.sums[0]}, its logits {expected[0]}"
-            )
+            raise layer.refused(f"its weights give {layer.sums[0]}, its logits {expected[0]}")
 
 
-def _layers(model: nn.Module, tolerance: float | None) -> list[Layer]:
+def _layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
     """Return the modules that attend; RuntimeError for the first that cannot be read."""
     owners: dict[int, list[str]] = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
         owners.setdefault(id(weight), []).append(name)
-    layers, unknown = [], {}
-    for name, module in model.named_modules():
-        layer = _Reader(name, module, owners, tolerance).layer()
-        if layer is not None:
-            layers.append(layer)
-        elif interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__):
-            unknown[name] = module
-    for name, module in reversed(unknown.items()):  # the inmost first
-        known = [
-            other for other in layers if _within(other.name, name) or _within(name, other.name)
-        ]
-        if not known and next(module.parameters(), None) is not None:
-            raise _refused(name, module, f"what makes its queries has no {KNOWN}")
+    every = [_Layer(name, part, owners, tolerance) for name, part in model.named_modules()]
+    layers = [layer for layer in every if layer.read()]
+    for layer in reversed(every):  # the inmost first
+        name = layer.name
+        known = (_within(other.name, name) or _within(name, other.name) for other in layers)
+        if layer.attends and next(layer.module.parameters(), None) is not None and not any(known):
+            raise layer.refused(f"what makes its queries has no {KNOWN}")
     if not layers:
         raise RuntimeError(
             f"no module of {type(model).__name__} has a layer of queries with a {KNOWN}"
@@ -179,29 +155,39 @@ def _within(inner: str, outer: str) -> bool:
     return not outer or f"{inner}.".startswith(f"{outer}.")
 
 
-def _refused(name: str, module: nn.Module, why: str) -> RuntimeError:
-    return RuntimeError(f"{name or 'the model'} ({type(module).__name__}): {why}")
-
-
 def _number(names: tuple[str, ...], *places: Any) -> int:
     """Return the first whole number that one of the places has under one of the names, or 0."""
     values = (getattr(place, name, None) for place in places for name in names)
     return next((value for value in values if type(value) is int), 0)
 
 
-class _Reader:
-    """Read the weights that make a module's queries and keys; RuntimeError where they cannot be."""
+class _Layer:
+    """Hold a module, and once it is read the sums of weights times gradients of its queries.
+
+    `sums` are those of each head, (2, heads); of all together, (2, 1), where they share a gain.
+    """
+
+    heads: int
+    sums: FloatArray
 
     def __init__(
         self, name: str, module: Any, owners: dict[int, list[str]], tolerance: float | None
     ) -> None:
         self.name, self.module, self.owners = name, module, owners
         self.given, self.tolerance = tolerance, tolerance or TOLERANCE
+        self.attends = bool(interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__))
 
-    def layer(self) -> Layer | None:
-        """Return the module as a layer; None where nothing known in it makes queries."""
-        module, multi_head = self.module, isinstance(self.module, nn.MultiheadAttention)
-        attends = bool(interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__))
+    def summed(self) -> bool:
+        """Return whether the heads share a gain, so that only the sum over them is known."""
+        return bool(self.sums.shape[1] < self.heads)
+
+    def read(self) -> bool:
+        """Read the sums of queries, and compare them with those of keys; RuntimeError if it fails.
+
+        Return False where nothing known in the module makes queries.
+        """
+        module, attends = self.module, self.attends
+        multi_head = isinstance(module, nn.MultiheadAttention)
         stated = self.part([named(module, "query_projection")])
         queries = stated or self.part(QUERIES)
         keys = self.part([named(module, "key_projection"), PAIRS.get(queries, "")])
@@ -213,7 +199,7 @@ class _Reader:
             if (known or attends) and RELATIVE.fullmatch(name):
                 raise self.refused(f"its queries meet relative vectors, {name}")
         if not known:
-            return None
+            return False
         gain, key_gain = self.part(NORMS), self.part(NORMS.values())
         if multi_head:
             q, k = self.of_multi_head()
@@ -237,11 +223,12 @@ class _Reader:
                 )
         if not gain and q[1].any() and mismatch(q, 0.0 * q) < self.tolerance:
             raise self.refused("its weights give 0, as where a norm without a gain follows")
-        return Layer(self.name, module, heads, q, self.tolerance)
+        self.heads, self.sums = heads, q
+        return True
 
     def refused(self, why: str) -> RuntimeError:
         """Return the RuntimeError that names this module and says `why`."""
-        return _refused(self.name, self.module, why)
+        return RuntimeError(f"{self.name or 'the model'} ({type(self.module).__name__}): {why}")
 
     def part(self, names: Iterable[str]) -> str:
         """Return the first of the names under which the module has a part, or ""."""
@@ -280,9 +267,9 @@ class _Reader:
             raise self.refused(f"{name} is a {type(part).__name__}, not a weight and a bias")
         offset = _offset(part) if norm else 0.0
         transposed = type(part).__name__ == "Conv1D"
-        sums = self.sums(f"{name}.weight", own["weight"], offset, norm=norm, transposed=transposed)
+        sums = self.total(f"{name}.weight", own["weight"], offset, norm=norm, transposed=transposed)
         if "bias" in own:
-            sums = sums + self.sums(f"{name}.bias", own["bias"], norm=norm)
+            sums = sums + self.total(f"{name}.bias", own["bias"], norm=norm)
         return sums
 
     def of_multi_head(self) -> tuple[FloatArray, FloatArray]:
@@ -290,13 +277,13 @@ class _Reader:
         module, width = self.module, self.module.embed_dim
         names = ("in_proj_weight", "q_proj_weight", "k_proj_weight")
         made = [(name, getattr(module, name)) for name in names]
-        parts = [self.sums(name, weight) for name, weight in made if weight is not None]
+        parts = [self.total(name, weight) for name, weight in made if weight is not None]
         sums = np.concatenate(parts, axis=1)[:, : 2 * width]
         if module.in_proj_bias is not None:
-            sums = sums + self.sums("in_proj_bias", module.in_proj_bias)[:, : 2 * width]
+            sums = sums + self.total("in_proj_bias", module.in_proj_bias)[:, : 2 * width]
         q, k = sums[:, :width], sums[:, width:]
         if module.bias_k is not None:
-            k = k + self.sums("bias_k", module.bias_k, norm=True)
+            k = k + self.total("bias_k", module.bias_k, norm=True)
         return q, k
 
     def unpacked(self, sums: FloatArray, heads: int, size: int) -> tuple[FloatArray, FloatArray]:
@@ -319,7 +306,7 @@ class _Reader:
         q, k = min(orders, key=lambda order: mismatch(order[0].sum(-1), order[1].sum(-1)))
         return q.reshape(2, -1), k.reshape(2, -1)
 
-    def sums(
+    def total(
         self,
         what: str,
         weight: Tensor,

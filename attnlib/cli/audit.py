@@ -26,15 +26,10 @@ OPTIONS = {
 """The options that each kind of audit takes."""
 
 
-class CacheType(StrEnum):
-    """List the types in which an engine may keep keys and values."""
-
-    FLOAT8_E4M3FN = "float8_e4m3fn"
-    FLOAT8_E5M2 = "float8_e5m2"
-    INT8 = "int8"
-    INT4 = "int4"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
+CacheType = StrEnum(
+    "CacheType", ["float8_e4m3fn", "float8_e5m2", "int8", "int4", "float16", "bfloat16"]
+)
+"""The types in which an engine may keep keys and values."""
 
 
 def audit(
@@ -99,68 +94,41 @@ def audit(
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
             raise CommandError(f"--{name.replace('_', '-')} does not go with {kind}")
-    declared: dict[str, Any] = {"expected": _number_or_policy(expected)}
+    import torch
+
+    from attnlib.auditing import audit as audited
+    from attnlib.auditing import recorded
+
     more = {"cap": cap, "window": window, "sink": sink, "causal": causal}
-    declared |= {name: number for name, number in more.items() if number is not None}
+    declared: dict[str, Any] = {name: x for name, x in more.items() if x is not None}
+    declared["expected"] = expected
+    with suppress(TypeError, ValueError):  # where it is no number
+        declared["expected"] = float(expected or "")
+    computed = models.torch_dtype(dtype)
+    with one_line(ValueError, TypeError, OSError):
+        if kind == "--write":
+            declared |= {"d": d, "heads": heads, "key_heads": kv_heads, "length": length}
+            declared |= {
+                "dtype": computed or torch.float32,
+                "kv_dtype": models.torch_dtype(kv_dtype),
+            }
+            with models.progress("asking"):
+                number = recorded.write(place, **declared)
+            typer.echo(f"{number} questions are in {place}; its README.md says how to answer them")
+            return
+        if kind == "--tensors":
+            report = recorded.recorded(place, dtype=computed, **declared)
+        elif kind == "--read":
+            with one_line(recorded.UnansweredError, status=UNANSWERED):
+                report = recorded.read(place, **declared)
     if kind == "MODEL":
-        report = _audit_model(model, trust_remote_code, device, dtype, declared["expected"])
-    else:
-        sizes: dict[str, Any] = {"d": d, "heads": heads, "key_heads": kv_heads, "length": length}
-        sizes["kv_dtype"] = models.torch_dtype(kv_dtype)
-        report = _audit_files(kind, Path(place), sizes, dtype, declared)
+        _, network = models.load(model, trust_remote_code, device, dtype, words=False)
+        size = network.config.get_text_config().vocab_size
+        inputs = models.inputs(network, torch.arange(AUDITED, device=device)[None] % size)
+        errors = one_line(ValueError, RuntimeError, about=f"{model}: ")
+        with errors, models.progress(f"asking the attention of {model}, layer by layer"):
+            report = audited(network, inputs, expected=declared["expected"])
     report.verbose = report.verbose or facts
     typer.echo(report.to_json() if as_json else str(report))
     if not report.passed:
         raise typer.Exit(NOT_KNOWN if report.passed is None else 1)
-
-
-def _number_or_policy(expected: str | None) -> float | str | None:
-    """Return `expected` as a float if it is a number, else unchanged: a policy's name or None."""
-    with suppress(TypeError, ValueError):
-        return float(expected or "")
-    return expected
-
-
-def _audit_model(
-    model: str,
-    trust_remote_code: bool,
-    device: str,
-    dtype: models.FloatType | None,
-    expected: Any,
-) -> Any:
-    """Return the audit's report on a model, by name or folder."""
-    import torch
-
-    from attnlib import auditing
-
-    _, network = models.load(model, trust_remote_code, device, dtype, words=False)
-    ids = torch.arange(AUDITED, device=device)[None] % network.config.get_text_config().vocab_size
-    errors = one_line(ValueError, RuntimeError, about=f"{model}: ")
-    with errors, models.progress(f"asking the attention of {model}, layer by layer"):
-        inputs = models.inputs(network, ids)
-        return auditing.audit(network, inputs, expected=expected)
-
-
-def _audit_files(
-    kind: str,
-    place: Path,
-    sizes: dict[str, Any],
-    dtype: models.FloatType | None,
-    declared: dict[str, Any],
-) -> Any:
-    """Return the report on recorded tensors or an engine's answers, or write questions and exit."""
-    import torch
-
-    from attnlib.auditing import recorded
-
-    computed = models.torch_dtype(dtype)
-    with one_line(ValueError, TypeError, OSError):
-        if kind == "--tensors":
-            return recorded.recorded(place, dtype=computed, **declared)
-        if kind == "--read":
-            with one_line(recorded.UnansweredError, status=UNANSWERED):
-                return recorded.read(place, **declared)
-        with models.progress("asking"):
-            number = recorded.write(place, **sizes, dtype=computed or torch.float32, **declared)
-    typer.echo(f"{number} questions are in {place}; its README.md says how to answer them")
-    raise typer.Exit

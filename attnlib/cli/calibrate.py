@@ -14,22 +14,17 @@ from attnlib.cli.application import AsJson, CommandError, one_line
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
     from attnlib.calibration.answer import Recommendation
-    from attnlib.calibration.fit import ScaleFit
 
 
-class Per(StrEnum):
-    """List what may have a logit factor of its own."""
-
-    MODEL = "model"
-    LAYER = "layer"
-    HEAD = "head"
+Per = StrEnum("Per", ["model", "layer", "head"])
+"""What may have a logit factor of its own."""
 
 
 def calibrate(
     model: models.ModelName,
     text: models.TextFile,
     lengths: Annotated[str, typer.Option(help="Lengths in tokens, with commas between.")] = "512",
-    per: Annotated[Per, typer.Option(help="What has a factor of its own.")] = Per.MODEL,
+    per: Annotated[Per, typer.Option(help="What has a factor of its own.")] = Per.model,
     law: Annotated[
         str, typer.Option(help="How factors depend on n: constant, log, or the name of a policy.")
     ] = "constant",
@@ -80,8 +75,24 @@ def calibrate(
         typer.echo(json.dumps([result.to_dict() for result in answers], indent=2))
     else:
         _print_heads(answers[-1])
-    if apply is not None:
-        _apply(answers[-1].fit, network, tokenizer, apply)
+    if apply is None:
+        return
+    fit = answers[-1].fit
+    if not fit.recommended:
+        reason = "the gain is not significantly different from 0"
+        raise CommandError(f"{apply} is not written: {reason}", 1)
+    applied = fit.apply(network)
+    if applied.registered is not None:
+        applied.undo()
+        raise CommandError(
+            f"{apply} is not written: these factors do not fit into the weights; in Python "
+            "ScaleFit.apply puts them into the model while it runs",
+            1,
+        )
+    with one_line(OSError, status=1, about=f"{apply} cannot be written: "):
+        network.save_pretrained(apply)
+        tokenizer.save_pretrained(apply)
+    typer.echo(f"saved in {apply}, with {len(applied.folded)} layers changed")
 
 
 def _cache() -> Path:
@@ -111,22 +122,3 @@ def _print_heads(result: "Recommendation") -> None:
         wants = "larger" if line["gradient"] < 0.0 else "smaller"
         numbers = f"{line['gradient']:>+12.2e}{line['standard_error']:>8.0e}{wants:>9}"
         typer.echo(f"{line['head']:>6}{numbers}  {line['layer']}")
-
-
-def _apply(fit: "ScaleFit", network: Any, tokenizer: Any, folder: Path) -> None:
-    """Save the model with its factors; CommandError where they gain nothing or fit no weights."""
-    if not fit.recommended:
-        reason = "the gain is not significantly different from 0"
-        raise CommandError(f"{folder} is not written: {reason}", 1)
-    applied = fit.apply(network)
-    if applied.registered is not None:
-        applied.undo()
-        raise CommandError(
-            f"{folder} is not written: these factors do not fit into the weights; in Python "
-            "ScaleFit.apply puts them into the model while it runs",
-            1,
-        )
-    with one_line(OSError, status=1, about=f"{folder} cannot be written: "):
-        network.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-    typer.echo(f"saved in {folder}, with {len(applied.folded)} layers changed")

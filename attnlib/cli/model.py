@@ -21,14 +21,8 @@ Trust = Annotated[
 Device = Annotated[str, typer.Option(help="Where the model runs: cpu, cuda.")]
 
 
-class FloatType(StrEnum):
-    """List the float types in which a model can compute."""
-
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
-    FLOAT32 = "float32"
-    FLOAT64 = "float64"
-
+FloatType = StrEnum("FloatType", ["float16", "bfloat16", "float32", "float64"])
+"""The types in which a model can compute."""
 
 Dtype = Annotated[
     FloatType | None, typer.Option(help="What the model computes in; by default as it is saved.")

@@ -1,15 +1,12 @@
 """`attnlib probe`: the attention of a model while it reads a text."""
 
 import warnings
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from attnlib.cli import model as models
 from attnlib.cli.application import AsJson, CommandError
-
-if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
-    from attnlib.probing import Report
 
 UNKNOWN = 0.1
 """A text with more tokens that the tokenizer does not know is warned of, as a share."""
@@ -33,6 +30,10 @@ def probe(
     numbers only.
     """
     models.require_packages()
+    import torch  # what loads slowly is loaded by the command that needs it
+
+    from attnlib import probing
+
     content = models.read_text(text)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -46,28 +47,19 @@ def probe(
         if unknown > UNKNOWN:
             share = f"{unknown:.0%} of the tokens of {text} are {tokenizer.unk_token}"
             warnings.warn(f"{share}: the tokenizer does not know them", stacklevel=1)
-        report = _measure(model, network, ids.to(device))
+        progress = models.progress(f"{model} reads {ids.shape[-1]} tokens")
+        try:
+            with progress, torch.no_grad(), probing.probe(network) as report:
+                network(**models.inputs(network, ids.to(device)))
+        except Exception as error:  # a model raises what its parts raise
+            kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
+            raise CommandError(f"{kind}{error}", 1) from error
+        if report.not_finite:
+            where = f"first in {report.not_finite[0]}"
+            raise CommandError(f"{model} computes NaN or infinity, {where}", 1)
     for warning in caught:
         typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
     if as_json:
         typer.echo(report.to_json())
     else:
         typer.echo(f"{ids.shape[-1]} tokens of {text}\n\n{report}")
-
-
-def _measure(model: str, network: Any, ids: Any) -> "Report":
-    """Return the probe's report on a model that reads the token ids; CommandError if it fails."""
-    import torch
-
-    from attnlib import probing
-
-    try:
-        progress = models.progress(f"{model} reads {ids.shape[-1]} tokens")
-        with progress, torch.no_grad(), probing.probe(network) as report:
-            network(**models.inputs(network, ids))
-    except Exception as error:  # a model raises what its parts raise
-        kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
-        raise CommandError(f"{kind}{error}", 1) from error
-    if report.not_finite:
-        raise CommandError(f"{model} computes NaN or infinity, first in {report.not_finite[0]}", 1)
-    return report

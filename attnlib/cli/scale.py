@@ -14,12 +14,8 @@ COMMON = ("transformer", "mup", "qk_norm", "qwen", "ssmax", "yarn", "llama_4")
 """The policies that `attnlib scale` shows without --all: one of each kind."""
 
 
-class LawName(StrEnum):
-    """List the distributions that scores may have."""
-
-    NORMAL = "normal"
-    COSINE = "cosine"
-    DOT_PRODUCT = "dot-product"
+LawName = StrEnum("LawName", {"NORMAL": "normal", "COSINE": "cosine", "DOT_PRODUCT": "dot-product"})
+"""The distributions that scores may have."""
 
 
 def scale(

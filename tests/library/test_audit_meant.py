@@ -8,7 +8,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from attnlib import cli
-from attnlib.auditing import audit, models
+from attnlib.auditing import audit, modules
 from experiments.census import meant
 from experiments.compatibility import tiny
 from experiments.compatibility.models import SMALL
@@ -153,7 +153,7 @@ def test_ministrals_temperature_is_meant_in_every_layer(monkeypatch):
 
 def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
     model = tiny("Llama")
-    monkeypatch.setattr(models, "meant_by", lambda *_: (None, "nobody says it"))
+    monkeypatch.setattr(modules, "meant_by", lambda *_: (None, "nobody says it"))
     report = audit(model, IDS, length=64)
     assert report.passed is None
     assert report.findings == []

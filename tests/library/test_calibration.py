@@ -147,6 +147,11 @@ def test_bad_input_is_refused_by_name(call, says):
         call()
 
 
+def test_what_is_no_module_is_refused_by_name():
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got a function"):
+        scale_gradient(squared, [ONES])
+
+
 HIDDEN = torch.full((9, 9), -1e9).triu(1)
 
 
@@ -234,7 +239,7 @@ class ByHand(Fitting):
     """A fit without a model: losses ½(x − m)² of a text m; losses of what is held out as given."""
 
     def __init__(self, held=(), size=1):
-        self.held, self.law, self.size = list(held), "constant", size
+        self.held, self.parameters = list(held), size
 
     def slope(self, text, x):
         return (float(x[0]) - text) ** 2 / 2.0, x - text
