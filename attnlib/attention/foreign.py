@@ -24,7 +24,6 @@ from attnlib.attention.options import (
     warn_scale_replaced,
 )
 from attnlib.attention.record import WrittenOut
-from attnlib.attention.shapes import Call
 from attnlib.attention.written_out import ONE_KEY, Recorder, running_modules
 from attnlib.interception import (
     FAST_PATH_OFF,
@@ -263,7 +262,7 @@ class _Rescaled(Mode):
         kept = self.options if self.options.stated() else options
         return kept._replace(post_scale=options.post_scale)
 
-    def scaled(self, call: Call, options: Options) -> Tensor:
+    def scaled(self, call: Arguments, options: Options) -> Tensor:
         """Compute a call at the context's scale; in a layer left out, with its own `options`."""
         self.calls += 1
         if not self.here():
@@ -271,7 +270,7 @@ class _Rescaled(Mode):
         own: Any = options.scale
         anew = bool(self.options.stated()) and not self.options.normalize_qk
         if anew and isinstance(own, float):
-            warn_scale_replaced(own, call.q.shape[-1], "rescale")
+            warn_scale_replaced(own, call.query.shape[-1], "rescale")
         return scaled(call, self.changed(options), RAW_SDPA, self.relative)
 
     def written(self, call: WrittenOut) -> Tensor | None:
@@ -300,8 +299,7 @@ class _Rescaled(Mode):
                 self.calls += 1
                 self.recorder.note(why)
                 return func(*args, **kwargs)
-            call = Call(*given[:6], given.enable_gqa)
-            return self.scaled(call, Options(scale=given.scale))
+            return self.scaled(given, Options(scale=given.scale))
         for function, inside in _SEEN_FROM_INSIDE:
             if func is function:
                 before = self.calls
