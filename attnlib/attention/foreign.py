@@ -245,8 +245,9 @@ class _Rescaled(Mode):
         if not self.here():
             return scaled(call, options, RAW_SDPA)
         if self.options.stated():
-            if not self.options.normalize_qk and isinstance(options.scale, float):
-                warn_scale_replaced(options.scale, call.query.shape[-1], "rescale")
+            own: Any = options.scale
+            if not self.options.normalize_qk and isinstance(own, float):
+                warn_scale_replaced(own, call.query.shape[-1], "rescale")
             options = self.options._replace(post_scale=options.post_scale)
         return scaled(call, options, RAW_SDPA, self.relative)
 

@@ -49,6 +49,11 @@ class Step:
         """The kinds of its function."""
         return functions.kinds_of(self.name)
 
+    @property
+    def start(self) -> "Step":
+        """The step of the product, where the record starts."""
+        return self.product or self
+
     def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
         """Run the step again, the product times `times`, and return its result; `made` keeps it."""
         if self in made:
@@ -78,7 +83,7 @@ class Step:
 
     def bias(self) -> Tensor | None:
         """Return what is added to the product on the way; None if the logits are the product."""
-        start = self.product or self
+        start = self.start
         fused = start.name.startswith("baddbmm")
         if start is self and not fused:
             return None
@@ -112,7 +117,7 @@ class Step:
         if inner is None:
             return None
         given = map_nested(self.args, lambda x: inner if x is steps[0] else x)
-        return replace(self, args=given, product=inner.product or inner)
+        return replace(self, args=given, product=inner.start)
 
     def scale(self) -> float:
         """Return the number that multiplies the product; NaN where it is not one number."""
@@ -141,7 +146,7 @@ class Step:
 
     def as_weights(self) -> str:
         """Return how weights are made of this without a softmax, or "" if it cannot be weights."""
-        start = self.product or self
+        start = self.start
         whole = self.shape.numel() >= start.shape.numel()
         if self.learned or start.dimension < 2 or not whole:  # d = 1: of positions
             return ""
@@ -168,7 +173,7 @@ class Step:
             again, logits = self.run(None, made), logits.detach()
             if again.shape != logits.shape or torch.equal(again, logits):  # which is fast
                 return bool(again.shape == logits.shape)
-            rounding = math.sqrt(torch.finfo(made[self.product or self].dtype).eps)
+            rounding = math.sqrt(torch.finfo(made[self.start].dtype).eps)
             return torch.allclose(
                 again.to(logits.dtype), logits, rounding, rounding, equal_nan=True
             )
@@ -179,7 +184,7 @@ class Step:
         The letters of an einsum may show −2, say. It is −4 where the first of three axes joins
         heads and batch, heads first.
         """
-        start = self.product or self
+        start = self.start
         if len(self.shape) == 3 and heads and start.heads == heads:
             return -4
         if not self.ordered or start.shape != self.shape:
@@ -203,7 +208,7 @@ class Step:
     def keys(self) -> slice:
         """Return the slice of columns that are keys, without a sink's; all where unknown."""
         before = 0
-        width = (self.product or self).shape[-1]
+        width = self.start.shape[-1]
         for step in self._path() if self.ordered and width < self.shape[-1] else ():
             if step.name == "pad":
                 before += (*step.args, step.kwargs.get("pad"))[1][0]
@@ -284,7 +289,7 @@ class WrittenOut:
     @property
     def start(self) -> Step:
         """The step of the product of queries and keys."""
-        return self.step.product or self.step
+        return self.step.start
 
     def seen(self) -> Tensor:
         """Return whether each query sees each key, (…, heads, queries, keys)."""
@@ -355,7 +360,6 @@ class Weights(NamedTuple):
     valued: Valued
     shape: torch.Size
     changed: bool
-    version: int
     columns: bool = False  # whether a query has a column of weights, not a row
 
 

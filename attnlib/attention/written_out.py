@@ -75,7 +75,7 @@ class Recorder:
         made: Callable[[list[Tensor], Any], None] = lambda tensors, result: None,
     ) -> None:
         self.running, self.changes, self.made = running, changes, made
-        self.kept: Any = WeakTensorKeyDictionary()  # steps with versions, Weights, or Marks
+        self.kept: Any = WeakTensorKeyDictionary()  # a Step, Weights or a Mark, with the version
         self.compared: set[Any] = set()  # kinds of modules, with the functions behind a product
         self.one_key = False  # whether a softmax had one entry
         self.aliased = True  # whether logits can have been written into unseen
@@ -118,7 +118,7 @@ class Recorder:
         tensors = entries_of((args, kwargs), Tensor)
         if name.endswith("_as"):
             del tensors[1:]  # the other tensor has a shape alone
-        kept = {id(x): entry for x in tensors if (entry := self._of(x)) is not None}
+        kept = {id(x): entry for x in tensors if (entry := self.known(x)) is not None}
         call = None
         softmax = "softmax" in kinds or "composed softmax" in kinds
         if softmax and kept:
@@ -131,11 +131,11 @@ class Recorder:
                 kwargs.pop("input", None)
         result = function(*args, **kwargs)
         if call is not None:
-            self.kept[result] = Weights(call.valued, call.layout.shape, False, version_of(result))
+            self._keep(result, Weights(call.valued, call.layout.shape, False))
         elif softmax and _of_one(result, *args[1:2], **kwargs):
             self.one_key = True
         elif softmax and tensors and isinstance(result, Tensor):
-            self.kept[result] = self._other_weights(tensors[0], kept.get(id(tensors[0])))
+            self._keep(result, self._other_weights(tensors[0], kept.get(id(tensors[0]))))
         elif kept or not name.startswith("__get"):
             self._follow(function, name, args, kwargs, result, tensors, kept)
         self.made(tensors, result)
@@ -169,10 +169,10 @@ class Recorder:
         """Return why a factor on `query` would not reach all logits, `mask` included; or ""."""
         if query.is_nested:
             return "its queries are a nested tensor"
-        step = self._of(mask)  # of other products of queries
+        step = self.known(mask)  # of other products of queries
         if isinstance(step, Mark) and mask.shape[-2:-1] == query.shape[-2:-1]:
             return TWO if (step.kind, step.size) == ("scores", query.shape[-1]) else ""
-        of_vectors = isinstance(step, Step) and (step.product or step).dimension == query.shape[-1]
+        of_vectors = isinstance(step, Step) and step.start.dimension == query.shape[-1]
         return TWO if of_vectors and step.is_plain() else ""
 
     def _scripted(self, method: Any) -> None:
@@ -188,7 +188,7 @@ class Recorder:
         self, name: str, input: Any = None, dim: Any = None, *_: Any, **__: Any
     ) -> WrittenOut | None:
         """Return the call whose softmax this is; None if it is none, or out of reach (noted)."""
-        step = self._of(input)
+        step = self.known(input)
         if not isinstance(step, Step) or step.learned or input.ndim < 3:
             return None
         running, module = self.running(), self._module()
@@ -198,7 +198,7 @@ class Recorder:
         elif dim not in (-1, input.ndim - 1):
             why = f"its softmax is over axis {dim}; it must be over the last, with logits q @ k.mT"
         elif self.changes and not torch.is_grad_enabled():
-            operands = entries_of((step.product or step).args, Tensor)
+            operands = entries_of(step.start.args, Tensor)
             asking = any(x.requires_grad and not is_learned(x) for x in operands)
             if asking and not _recomputed():
                 why = why or (
@@ -212,7 +212,7 @@ class Recorder:
             why = "" if step.repeats(input) else DIFFER
             self.compared.add(way)
             self.aliased = False
-        start = step.product or step
+        start = step.start
         start.weighs = True
         why = why or (BESIDE if start.beside else "")
         if why:
@@ -328,22 +328,22 @@ class Recorder:
         if mark is not None:
             for part in result if isinstance(result, list | tuple) else [result]:
                 if isinstance(part, Tensor):
-                    self.kept[part] = mark
+                    self._keep(part, mark)
 
-    def _of(self, x: Any) -> Any:
+    def _keep(self, x: Tensor, entry: Step | Weights | Mark) -> None:
+        """Keep a tensor's record or mark, for as long as the tensor lives."""
+        self.kept[x] = entry, version_of(x)
+
+    def known(self, x: Any) -> Any:
         """Return a tensor's record or mark, or None; one written into meanwhile counts as lost."""
-        entry = self.kept.get(x) if isinstance(x, Tensor) else None
-        if isinstance(entry, Weights) and entry.version != version_of(x):
-            return entry._replace(changed=True)
-        if type(entry) is not tuple:
+        entry, version = self.kept.get(x, (None, 0)) if isinstance(x, Tensor) else (None, 0)
+        if entry is None or isinstance(entry, Mark) or version == version_of(x):
             return entry
-        step, version = entry
-        if version_of(x) != version:
-            why = "its logits are written into through another view"
-            first = step.product or step
-            learned = step.learned
-            return Step(None, "", (), {}, first, lost=why, shape=step.shape, learned=learned)
-        return step
+        if isinstance(entry, Weights):
+            return entry._replace(changed=True)
+        why = "its logits are written into through another view"
+        shape, learned = entry.shape, entry.learned
+        return Step(None, "", (), {}, entry.start, lost=why, shape=shape, learned=learned)
 
     def _follow(
         self,
@@ -361,7 +361,7 @@ class Recorder:
         is_product = "product" in kinds
         if known and self.changes and not is_product and _joins(result, tensors, known):
             step = max(known.values(), key=lambda step: step.shape.numel())
-            start = step.product or step
+            start = step.start
             start.beside = True
             if start.weighs:
                 self.note(BESIDE)
@@ -383,8 +383,8 @@ class Recorder:
             known = {}
         # Masks and indices that another product chooses stay as they are.
         numbers = [x for x in tensors if x.is_floating_point() or x.is_complex()]
-        starts = {known[id(x)].product or known[id(x)] for x in numbers if id(x) in known}
-        known = {i: x for i, x in known.items() if not starts or (x.product or x) in starts}
+        starts = {known[id(x)].start for x in numbers if id(x) in known}
+        known = {i: x for i, x in known.items() if not starts or x.start in starts}
         before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
         longest = max((step.length for step in known.values()), default=-1)
         if longest >= LONGEST or name.endswith("_like") or name.startswith("new_"):
@@ -400,7 +400,7 @@ class Recorder:
         written = args[0] if "in place" in kinds else None
         result = result if written is None else written
         if before is not None:
-            step.product = before.product or before
+            step.product = before.start
             others = {
                 mark.kind
                 for x, mark in marked
@@ -408,7 +408,7 @@ class Recorder:
                 and (mark.kind == "squares" or x.shape[-2:-1] == before.shape[-2:-1])
             }
             lost = next((entry.lost for entry in known.values() if entry.lost), "")
-            mixed = any((entry.product or entry) is not step.product for entry in known.values())
+            mixed = any(entry.start is not step.product for entry in known.values())
             if mixed:
                 step.learned = all(entry.learned for entry in known.values())
             if is_product or "end" in kinds:
@@ -445,7 +445,7 @@ class Recorder:
                     same = before.shape[:-1] == entry.shape[:-1] and "exchange" not in kinds
                     rows = before.shape[-1:] == entry.shape[-1:] and "reshape" in kinds
                     entry.ordered = before.ordered and bool(same or rows)
-                self.kept[part] = entry, version_of(part)
+                self._keep(part, entry)
 
     def _weighs(
         self,
@@ -462,19 +462,19 @@ class Recorder:
             result = args[0]
         if source is None or not isinstance(result, Tensor):
             return source is not None
-        valued, shape, changed, _, columns = source
+        valued, shape, changed, columns = source
         kinds = kinds_of(name)
         if "product" not in kinds:
             dropped = "dropout" in name and _drops(*args, **kwargs)
             if tensors[0].shape == shape and _exchanges(name, tensors[0], result):
-                self.kept[result] = source._replace(columns=not columns, version=version_of(result))
+                self._keep(result, source._replace(columns=not columns))
             elif columns:
                 if result.shape == tensors[0].shape and "keeps weights" in kinds and not dropped:
-                    self.kept[result] = source._replace(version=version_of(result))
+                    self._keep(result, source)
             elif result.numel() == shape.numel() and "exchange" not in kinds:
                 valued = partial(_dropped, valued) if dropped else valued
                 changed = changed or "keeps weights" not in kinds
-                self.kept[result] = Weights(valued, shape, changed, version_of(result))
+                self._keep(result, Weights(valued, shape, changed))
             return True
         if len(tensors) != 2:
             return True
@@ -584,7 +584,7 @@ def _joins(result: Any, tensors: list[Tensor], known: dict[int, Step]) -> bool:
     numbers = [x for x in tensors if id(x) in known]
     return (
         all(x.shape[-1:] == (1,) and x.is_floating_point() for x in numbers)
-        and all((step.product or step).shape[-1:] != (1,) for step in known.values())
+        and all(step.start.shape[-1:] != (1,) for step in known.values())
         and any(x.shape[-1:] == result.shape[-1:] for x in tensors if id(x) not in known)
     )
 
