@@ -35,8 +35,6 @@ MODULE_CALL = nn.Module._call_impl.__code__
 hidden_from_modes = torch._C.DisableTorchFunction
 """A context in which no mode sees a call."""
 
-_task = torch._C._current_graph_task_id
-_trace = torch._C._get_tracing_state
 is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
 """Whether a tensor is one of torch.func's."""
 
@@ -48,12 +46,12 @@ TRANSFORMED = "it runs under torch.func (vmap, grad); call the model outside of 
 
 def in_backward_pass() -> bool:
     """Return whether a backward pass is running; it may compute activations again."""
-    return bool(_task() != -1)
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_traced() -> bool:
     """Return whether torch.jit.trace is at work."""
-    return _trace() is not None
+    return torch._C._get_tracing_state() is not None
 
 
 def is_compiled(model: nn.Module) -> bool:
