@@ -240,7 +240,9 @@ class Tally:
 
     def _sum(self, columns: dict[str, Any], counted: Any) -> None:
         """Add columns, which broadcast to (sequences, heads, queries), where rows are counted."""
-        values = np.stack([np.broadcast_to(column, counted.shape) for column in columns.values()])
+        values = np.empty((len(columns), *counted.shape))
+        for i, column in enumerate(columns.values()):
+            values[i] = column
         totals = np.where(counted, values, 0.0).sum(axis=(1, 3))
         for name, total in zip(columns, totals, strict=True):
             self.sums[name] += total
