@@ -14,7 +14,8 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from functools import cache, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 F = TypeVar("F", bound=Callable[..., Any])
-
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MODULE_CALL = nn.Module._call_impl.__code__
 """The code in which a module runs its forward."""
@@ -33,8 +35,6 @@ MODULE_CALL = nn.Module._call_impl.__code__
 hidden_from_modes = torch._C.DisableTorchFunction
 """A context in which no mode sees a call."""
 
-_task = torch._C._current_graph_task_id
-_trace = torch._C._get_tracing_state
 is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
 """Whether a tensor is one of torch.func's."""
 
@@ -46,12 +46,12 @@ TRANSFORMED = "it runs under torch.func (vmap, grad); call the model outside of 
 
 def in_backward_pass() -> bool:
     """Return whether a backward pass is running; it may compute activations again."""
-    return bool(_task() != -1)
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_traced() -> bool:
     """Return whether torch.jit.trace is at work."""
-    return _trace() is not None
+    return torch._C._get_tracing_state() is not None
 
 
 def is_compiled(model: nn.Module) -> bool:
@@ -344,6 +344,17 @@ def constant_in_graphs(function: F) -> F:
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+def cached_in_graphs(function: Callable[P, T]) -> Callable[P, T]:
+    """Return a function with a cache, which the compiler takes for constant: it warns of caches."""
+    cached: Callable[..., T] = cache(function)
+
+    @wraps(function)
+    def constant(*args: P.args, **kwargs: P.kwargs) -> T:
+        return cached(*args, **kwargs)
+
+    return constant_in_graphs(constant)
 
 
 OPERATOR = torch.ops.aten.scaled_dot_product_attention

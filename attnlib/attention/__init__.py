@@ -11,9 +11,9 @@ and keys. One α for all queries goes into the kernel's own `scale`; one for eac
 the queries. So every kernel can be used, and no matrix of scores is kept. Numbers in half precision
 are multiplied in float32 and rounded once.
 
-Its modules: `options` checks the arguments of a call and `shapes` its shapes, `by_query` computes
-the α of a query that sees n keys, and `arithmetic` multiplies. `foreign` and `registered` use
-these. `written_out` records attention that writes its softmax out.
+Its modules: `options` checks the arguments of a call and its shapes, `by_query` computes the α of a
+query that sees n keys, and `arithmetic` multiplies. `foreign` and `registered` use these.
+`written_out` records attention that writes its softmax out.
 
 Chapter: scaling_rules.
 """

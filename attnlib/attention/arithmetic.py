@@ -4,7 +4,7 @@ import math
 import operator
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,12 +12,10 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
-from attnlib.attention import shapes
 from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
-from attnlib.attention.options import Factor, Options, validate
+from attnlib.attention.options import Factor, Options, broadcasts, shape_of_queries, validate
 from attnlib.attention.record import WrittenOut
-from attnlib.attention.shapes import Call
-from attnlib.interception import OPERATOR
+from attnlib.interception import OPERATOR, Arguments
 from attnlib.policies import Policy, ScaleFunction
 
 RAW_SDPA = OPERATOR
@@ -107,40 +105,47 @@ def attend(
             [0.3799, 0.6201]])
     """
     options = Options(policy, alpha, scale, post_scale, normalize_qk)
-    call = Call(q, k, v, attn_mask, dropout_p, is_causal, enable_gqa)
+    call = Arguments(q, k, v, attn_mask, dropout_p, is_causal, None, enable_gqa)
     if ACTIVE_CONTEXTS.modes:
         return cast(Tensor, ACTIVE_CONTEXTS.modes[-1].scaled(call, options))
     return scaled(call, options, functional.scaled_dot_product_attention)
 
 
-class Plan(NamedTuple):
-    """Hold the arguments of the fused kernel for a call, and the factor on its output."""
-
-    q: Tensor  # in its own type, or in float32 or wider
-    k: Tensor
-    scale: float
-    factor: Tensor | float
-    shape: torch.Size  # of the queries that come out
-
-
 def scaled(
-    call: Call,
+    call: Arguments,
     options: Options,
     kernel: Callable[..., Tensor],
     relative: Policy | Factor | None = None,
 ) -> Tensor:
     """Return the output of a call under its options, (…, L, dᵥ), computed by `kernel`.
 
-    `kernel` is called as scaled_dot_product_attention is; `relative` multiplies the scale.
+    `kernel` is called as scaled_dot_product_attention is; `relative` multiplies the scale, which is
+    that of `options`. Zeros without keys. Raises as `attend`.
     """
-    return run_kernel(call, plan_call(call, options, relative), kernel)
+    shape = shape_of_queries(call)
+    q, k, kernel_scale, factor = _scaled_arguments(call, options, relative, shape)
+    v, mask, dtype = call.value, call.attn_mask, call.query.dtype
+    if k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
+        nothing = v.new_zeros(q.shape[-1], v.shape[-1])
+        output = (call.query @ nothing).expand(*shape, -1)
+    else:
+        own = float(call.dropout_p), call.is_causal
+        shared = {"scale": kernel_scale, "enable_gqa": call.enable_gqa}
+        output = kernel(q.to(dtype), k, v, mask, *own, **shared)
+    if isinstance(factor, Tensor):
+        return (output * factor.unsqueeze(-1)).to(output.dtype)
+    return output if factor == 1.0 else output * factor
 
 
-def plan_call(call: Call, options: Options, relative: Policy | Factor | None = None) -> Plan:
-    """Return the kernel's arguments for a call, its scale times `relative`; raises as `attend`."""
+def _scaled_arguments(
+    call: Arguments, options: Options, relative: Policy | Factor | None, shape: torch.Size
+) -> tuple[Tensor, Tensor, float, Factor]:
+    """Return queries (in float32 or wider), keys and scale of the kernel, and its output's factor.
+
+    `shape` is that of the queries that come out.
+    """
     scale, factor = validate(options)
-    shape = shapes.of_queries(call)
-    q, k, normalize_qk = call.q, call.k, options.normalize_qk
+    q, k, normalize_qk = call.query, call.key, options.normalize_qk
     d, wide = q.shape[-1], torch.promote_types(q.dtype, torch.float32)
     rows = q, k, call.attn_mask, call.is_causal, normalize_qk
 
@@ -179,11 +184,11 @@ def plan_call(call: Call, options: Options, relative: Policy | Factor | None = N
         k = functional.normalize(k.to(wide), dim=-1).to(k.dtype)
     if isinstance(per_query, Tensor):
         q = q * per_query.unsqueeze(-1)
-        if call.q.dtype == torch.float16 and options.policy is None:
+        if call.query.dtype == torch.float16 and options.policy is None:
             q = _within_half(q)
     if kernel_scale < torch.finfo(wide).tiny:  # a kernel multiplies the −∞ of is_causal by it
         q, kernel_scale = q * 0.0, 1.0
-    return Plan(q, k, kernel_scale, factor, shape)
+    return q, k, kernel_scale, factor
 
 
 def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
@@ -197,28 +202,6 @@ def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
         q, k = (empty.expand(length, call.start.dimension) for length in seen.shape[-2:])
         relative = each_query("alpha", relative, q, k, seen, False, True)
     return _fitting("factor", relative, relative, seen.shape[:-1], wide, seen.device)
-
-
-def run_kernel(call: Call, plan: Plan, kernel: Callable[..., Tensor]) -> Tensor:
-    """Return the kernel's output for a plan, times the plan's factor; zeros without keys."""
-    dtype, v, factor = call.q.dtype, call.v, plan.factor
-    if plan.k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
-        nothing = v.new_zeros(call.q.shape[-1], v.shape[-1])
-        output = (call.q @ nothing).expand(*plan.shape, -1)
-    else:
-        output = kernel(
-            plan.q.to(dtype),
-            plan.k,
-            v,
-            attn_mask=call.attn_mask,
-            dropout_p=float(call.dropout_p),
-            is_causal=call.is_causal,
-            scale=plan.scale,
-            enable_gqa=call.enable_gqa,
-        )
-    if isinstance(factor, Tensor):
-        return (output * factor.unsqueeze(-1)).to(output.dtype)
-    return output if factor == 1.0 else output * factor
 
 
 def _within_half(q: Tensor) -> Tensor:
@@ -246,7 +229,7 @@ def _fitting(
         within_range(name, float(np.max(given)), dtype)
     if factor.is_meta and device.type != "meta":
         raise ValueError(f"{name} must hold numbers, got a tensor on the device meta")
-    if not shapes.broadcasts(factor.shape, shape):
+    if not broadcasts(factor.shape, shape):
         raise ValueError(
             f"{name} must be one number or broadcast to the queries' shape {tuple(shape)}, "
             f"got shape {tuple(factor.shape)}"

@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -24,7 +24,6 @@ from attnlib.attention.options import (
     warn_scale_replaced,
 )
 from attnlib.attention.record import WrittenOut
-from attnlib.attention.shapes import Call
 from attnlib.attention.written_out import ONE_KEY, Recorder, running_modules
 from attnlib.interception import (
     FAST_PATH_OFF,
@@ -142,11 +141,11 @@ class _Context(ContextDecorator):
 
     def __enter__(self) -> Self:
         mode = self._mode()
-        mode.start()
+        if mode.layers is not None:  # a graph mixes layers
+            mode.contexts.enter_context(interception.eagerly(load=True))
+        for context in (FAST_PATH_OFF, SCRIPTS_SEEN, mode):
+            mode.contexts.enter_context(context)
         ACTIVE_CONTEXTS.modes.append(mode)
-        FAST_PATH_OFF.__enter__()
-        SCRIPTS_SEEN.__enter__()
-        mode.__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(
@@ -156,10 +155,7 @@ class _Context(ContextDecorator):
         trace: TracebackType | None,
     ) -> None:
         mode = ACTIVE_CONTEXTS.modes.pop()
-        mode.__exit__(kind, error, trace)
-        mode.stop()
-        SCRIPTS_SEEN.__exit__()
-        FAST_PATH_OFF.__exit__()
+        mode.contexts.close()
         if ACTIVE_CONTEXTS.modes:  # the outer one would have changed them
             ACTIVE_CONTEXTS.modes[-1].calls += mode.calls
         if error is not None:
@@ -194,11 +190,6 @@ def _listed(layers: set[int | str]) -> str:
     return ", ".join(map(repr, sorted(layers, key=lambda layer: (isinstance(layer, str), layer))))
 
 
-def _kind(module: nn.Module | None) -> str:
-    name = "a function" if module is None else type(module).__name__
-    return "a compiled graph (torch.compile)" if name == "<lambda>" else name
-
-
 _IN_TRANSFORMERS = (
     "; a model of transformers wants attn_implementation='sdpa', one that refuses it "
     "model.set_attn_implementation(attnlib.attention.register(…)), and one that does not support "
@@ -223,23 +214,13 @@ class _Rescaled(Mode):
     ) -> None:
         super().__init__()
         self.options, self.relative, self.layers = options, relative, layers
+        self.contexts = ExitStack()  # in force while this mode is
         self.calls = 0
         self.softmax_in_graph = False
         self.graph_seen = False  # a softmax of a graph that runs as PyTorch's functions
         self.recorder = Recorder(running_modules)
         self.found: WeakKeyDictionary[nn.Module, tuple[int, str]] = WeakKeyDictionary()
         self.came: set[int | str] = set()
-
-    def start(self) -> None:
-        """Turn torch.compile off where only some layers change: a graph mixes layers."""
-        if self.layers is not None:
-            self.eagerly = interception.eagerly(load=True)
-            self.eagerly.__enter__()
-
-    def stop(self) -> None:
-        """Turn torch.compile on again, if `start` has turned it off."""
-        if self.layers is not None:
-            self.eagerly.__exit__(None, None, None)
 
     def here(self, module: nn.Module | None = None) -> bool:
         """Note the module that attends, by default the inmost; return whether it is to change."""
@@ -258,21 +239,17 @@ class _Rescaled(Mode):
         self.came |= came
         return not self.layers.isdisjoint(came)
 
-    def changed(self, options: Options) -> Options:
-        """Return a call's options, with the context's scale, if stated, in place of its own."""
-        kept = self.options if self.options.stated() else options
-        return kept._replace(post_scale=options.post_scale)
-
-    def scaled(self, call: Call, options: Options) -> Tensor:
+    def scaled(self, call: Arguments, options: Options) -> Tensor:
         """Compute a call at the context's scale; in a layer left out, with its own `options`."""
         self.calls += 1
         if not self.here():
             return scaled(call, options, RAW_SDPA)
-        own: Any = options.scale
-        anew = bool(self.options.stated()) and not self.options.normalize_qk
-        if anew and isinstance(own, float):
-            warn_scale_replaced(own, call.q.shape[-1], "rescale")
-        return scaled(call, self.changed(options), RAW_SDPA, self.relative)
+        if self.options.stated():
+            own: Any = options.scale
+            if not self.options.normalize_qk and isinstance(own, float):
+                warn_scale_replaced(own, call.query.shape[-1], "rescale")
+            options = self.options._replace(post_scale=options.post_scale)
+        return scaled(call, options, RAW_SDPA, self.relative)
 
     def written(self, call: WrittenOut) -> Tensor | None:
         """Return logits with q·k times the factor, None to keep them; RuntimeError for a policy."""
@@ -283,8 +260,10 @@ class _Rescaled(Mode):
         if self.relative is not None:
             return call.again(times_of_each(self.relative, call))
         other = isinstance(call.module, nn.MultiheadAttention)
+        name = "a function" if call.module is None else type(call.module).__name__
+        name = "a compiled graph (torch.compile)" if name == "<lambda>" else name
         raise RuntimeError(
-            f"{_kind(call.module)} writes its softmax out, where its scale is in its own code: "
+            f"{name} writes its softmax out, where its scale is in its own code: "
             "rescale(factor=…) multiplies that, a policy or an alpha cannot replace it"
             + ("; pass need_weights=False" if other else "")
         )
@@ -300,8 +279,7 @@ class _Rescaled(Mode):
                 self.calls += 1
                 self.recorder.note(why)
                 return func(*args, **kwargs)
-            call = Call(*given[:6], given.enable_gqa)
-            return self.scaled(call, Options(scale=given.scale))
+            return self.scaled(given, Options(scale=given.scale))
         for function, inside in _SEEN_FROM_INSIDE:
             if func is function:
                 before = self.calls

@@ -1,4 +1,4 @@
-"""Check the arguments of a call of attention that state its scale."""
+"""Check the arguments of a call of attention: those that state its scale, and its shapes."""
 
 import difflib
 import math
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from attnlib import _checking
+from attnlib.interception import Arguments
 from attnlib.policies import POLICIES, Policy, ScaleFunction, own
 
 Factor = float | Tensor
@@ -147,3 +148,39 @@ def resolve_factor(
             f"factor={rule.name!r} needs train_length: at that many keys the model keeps its scale"
         )
     return own(cast(ScaleFunction, factor))
+
+
+def shape_of_queries(call: Arguments) -> torch.Size:
+    """Return the output's shape before its last axis, (…, L).
+
+    Raises ValueError where q, k, v and mask do not fit together, TypeError for a CausalBias.
+    """
+    q, k, v, attn_mask, *_ = call
+    if type(attn_mask).__name__ == "CausalBias":  # it has no numbers to count keys by
+        raise TypeError("attn_mask must be a plain tensor, got a CausalBias: pass is_causal=True")
+    leading = [q.shape[:-2], k.shape[:-2], v.shape[:-2]]
+    if call.enable_gqa:  # each of their heads is shared by several of q
+        leading[1:] = (torch.Size((*shape[:-1], *leading[0][-1:])) for shape in leading[1:])
+    common = leading[0]
+    if not common == leading[1] == leading[2]:  # hardly ever: it takes ten times as long
+        try:
+            common = torch.broadcast_shapes(*leading)  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            raise ValueError(
+                f"q {(*q.shape,)}, k {(*k.shape,)}, v {(*v.shape,)} must broadcast before their "
+                "last two axes; heads that share keys are (batch, heads, n, d) with enable_gqa=True"
+            ) from error
+    shape = torch.Size((*common, q.shape[-2]))
+    if attn_mask is not None and not broadcasts(attn_mask.shape, (*shape, k.shape[-2])):
+        wanted, got = (*shape, k.shape[-2]), tuple(attn_mask.shape)
+        raise ValueError(f"attn_mask must broadcast to {wanted}, got shape {got}")
+    return shape
+
+
+def broadcasts(shape: torch.Size, target: tuple[int, ...]) -> bool:
+    """Return whether the shape broadcasts to the target without enlarging it."""
+    if len(shape) > len(target):
+        return False
+    return all(
+        size in (1, wanted) for size, wanted in zip(reversed(shape), reversed(target), strict=False)
+    )

@@ -8,28 +8,14 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib.attention.functions import (
-    BROADCASTS,
-    EXPONENTIALS,
-    FILLS,
-    IN_PLACE,
-    KEEPS,
-    NESTS,
-    PLAIN,
-    SCALES,
-    SUMS,
-)
-from attnlib.interception import (
-    HIDDEN,
-    is_traced,
-    is_transformed,
-)
+from attnlib.attention import functions
+from attnlib.interception import HIDDEN, is_traced, is_transformed
 
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 
@@ -58,6 +44,16 @@ class Step:
     autocast: tuple[str, bool] | None = None
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
+    @property
+    def kinds(self) -> tuple[functions.Kind, ...]:
+        """The kinds of its function."""
+        return functions.kinds_of(self.name)
+
+    @property
+    def start(self) -> "Step":
+        """The step of the product, where the record starts."""
+        return self.product or self
+
     def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
         """Run the step again, the product times `times`, and return its result; `made` keeps it."""
         if self in made:
@@ -69,8 +65,12 @@ class Step:
         multiplied = self.product is None and times is not None
         if multiplied and self.name.startswith("baddbmm"):
             args = args[0].clone(), (args[1] * times).to(args[1].dtype), *args[2:]
-        elif IN_PLACE.fullmatch(self.name):
-            args = args[0].clone(), *args[1:]
+        elif "in place" in self.kinds:
+            written = args[0]
+            if "by entry" in self.kinds:  # in `bias` it has a smaller shape than the result
+                shapes = (x.shape for x in entries_of((args, kwargs), Tensor))
+                written = written.expand(np.broadcast_shapes(*shapes))
+            args = written.clone(), *args[1:]
         device, cast = self.autocast or ("cpu", torch.is_autocast_enabled("cpu"))
         as_it_was = torch.is_autocast_enabled(device) == cast
         with nullcontext() if as_it_was else torch.autocast(device, enabled=cast):
@@ -83,28 +83,17 @@ class Step:
 
     def bias(self) -> Tensor | None:
         """Return what is added to the product on the way; None if the logits are the product."""
-        start, small = self.product or self, True
-        if start is self and not self.name.startswith("baddbmm"):
+        start = self.start
+        fused = start.name.startswith("baddbmm")
+        if start is self and not fused:
             return None
-        path, step = [], self
-        while step is not start and small:
-            path.append(step)
-            [step, *others] = entries_of((step.args, step.kwargs), Step)
-            small = not others and BROADCASTS.fullmatch(path[-1].name) is not None
-        if not small or start.name.startswith("baddbmm"):
-            result: Tensor = self.run(0.0, {})
-            return result
-        result = entries_of(start.args, Tensor)[0].new_zeros(()).expand((1,) * len(self.shape))
-        for step in reversed(path):
-            args, kwargs = (
-                map_nested(given, partial(_instead, result)) for given in (step.args, step.kwargs)
-            )
-            function = step.function
-            if IN_PLACE.fullmatch(step.name):  # there the result has the shape of the product
-                inside = step.name.startswith("__i")
-                name = step.name.replace("__i", "__") if inside else step.name.rstrip("_")
-                function = getattr(Tensor, name)
-            result = function(*args, **kwargs)
+        small = all(
+            "by entry" in step.kinds and len(entries_of((step.args, step.kwargs), Step)) == 1
+            for step in self._path()
+        )
+        nothing = entries_of(start.args, Tensor)[0].new_zeros(()).expand((1,) * len(self.shape))
+        known = {start: nothing} if small and not fused else {}
+        result: Tensor = self.run(0.0, known)
         return result
 
     def exchanged(self) -> "Step | None":
@@ -116,34 +105,34 @@ class Step:
             self.function,
             *(entries_of(self.args, x) for x in (Tensor, Step)),
         )
-        if self.name in PLAIN and self.product is None:
+        if self.name in functions.PLAIN and self.product is None:
             k, q = tensors
             step = replace(self, args=(q.mT, k.mT), learned=is_learned(k) or k.ndim < 3)
             step.function = lambda q, k: function(k.mT, q.mT).mT
             return step
         numbers = all(x.numel() == 1 for x in entries_of((self.args, self.kwargs), Tensor))
-        if len(steps) != 1 or not numbers or not BROADCASTS.fullmatch(self.name):
+        if len(steps) != 1 or not numbers or "by entry" not in self.kinds:
             return None
         inner = steps[0].exchanged()
         if inner is None:
             return None
         given = map_nested(self.args, lambda x: inner if x is steps[0] else x)
-        return replace(self, args=given, product=inner.product or inner)
+        return replace(self, args=given, product=inner.start)
 
     def scale(self) -> float:
         """Return the number that multiplies the product; NaN where it is not one number."""
         if self.product is None:
             return float(self.kwargs.get("alpha", 1.0)) if self.name.startswith("baddbmm") else 1.0
         [before, *others] = entries_of((self.args, self.kwargs), Step)
-        if others or (FILLS.fullmatch(self.name) and not self._hides()):
+        if others or ("fill" in self.kinds and not self._hides()):
             return math.nan
         own: float = before.scale()
-        if SUMS.fullmatch(self.name):
+        if "sum" in self.kinds:
             first = next(iter(self.args), self.kwargs.get("input")) is before
             negative = "sub" in self.name and ("rsub" in self.name or not first)
             return own * (1.0 if first else self.kwargs.get("alpha", 1.0)) * (-1.0) ** negative
-        if not SCALES.fullmatch(self.name):
-            return own if KEEPS.fullmatch(self.name) else math.nan
+        if "scale" not in self.kinds:
+            return own if "keeps scale" in self.kinds else math.nan
         number = next((x for x in self.args if x is not before), math.nan)
         if isinstance(number, Tensor):
             number = number.item() if number.numel() == 1 else math.nan
@@ -157,11 +146,11 @@ class Step:
 
     def as_weights(self) -> str:
         """Return how weights are made of this without a softmax, or "" if it cannot be weights."""
-        start = self.product or self
+        start = self.start
         whole = self.shape.numel() >= start.shape.numel()
         if self.learned or start.dimension < 2 or not whole:  # d = 1: of positions
             return ""
-        if any(EXPONENTIALS.fullmatch(step.name) for step in self._path()):
+        if any("exponential" in step.kinds for step in self._path()):
             return "it makes its weights of exp and a sum"
         if self.lost:
             return ""
@@ -169,8 +158,7 @@ class Step:
 
     def is_plain(self) -> bool:
         """Return whether the product is only scaled, reshaped, added to or filled in so far."""
-        names = [step.name for step in self._path()]
-        return all(KEEPS.fullmatch(name) or SCALES.fullmatch(name) for name in names)
+        return all("keeps scale" in x.kinds or "scale" in x.kinds for x in self._path())
 
     def repeats(self, logits: Tensor) -> bool:
         """Return whether running the record again gives these logits, up to rounding.
@@ -185,7 +173,7 @@ class Step:
             again, logits = self.run(None, made), logits.detach()
             if again.shape != logits.shape or torch.equal(again, logits):  # which is fast
                 return bool(again.shape == logits.shape)
-            rounding = math.sqrt(torch.finfo(made[self.product or self].dtype).eps)
+            rounding = math.sqrt(torch.finfo(made[self.start].dtype).eps)
             return torch.allclose(
                 again.to(logits.dtype), logits, rounding, rounding, equal_nan=True
             )
@@ -196,12 +184,12 @@ class Step:
         The letters of an einsum may show −2, say. It is −4 where the first of three axes joins
         heads and batch, heads first.
         """
-        start = self.product or self
+        start = self.start
         if len(self.shape) == 3 and heads and start.heads == heads:
             return -4
-        if start.name != "einsum" or not self.ordered or start.shape != self.shape:
+        if not self.ordered or start.shape != self.shape:
             return -3
-        first, second, output = einsum_letters(start.args[0])
+        first, second, output = letters_of(start.name, start.args, entries_of(start.args, Tensor))
         common = [i - len(output) for i, x in enumerate(output) if x in first and x in second]
         named = [i for i in common if output[i] == "h"]
         return next(iter(named), -2 if -2 in common else -3)
@@ -220,7 +208,7 @@ class Step:
     def keys(self) -> slice:
         """Return the slice of columns that are keys, without a sink's; all where unknown."""
         before = 0
-        width = (self.product or self).shape[-1]
+        width = self.start.shape[-1]
         for step in self._path() if self.ordered and width < self.shape[-1] else ():
             if step.name == "pad":
                 before += (*step.args, step.kwargs.get("pad"))[1][0]
@@ -301,7 +289,7 @@ class WrittenOut:
     @property
     def start(self) -> Step:
         """The step of the product of queries and keys."""
-        return self.step.product or self.step
+        return self.step.start
 
     def seen(self) -> Tensor:
         """Return whether each query sees each key, (…, heads, queries, keys)."""
@@ -333,21 +321,13 @@ class WrittenOut:
     def operands(self) -> tuple[Tensor, Tensor] | None:
         """Return queries and keys, (…, heads, length, d); None where `obstacle` says why not."""
         start, shape = self.start, self.layout.shape
-        pair: tuple[Any, Any] = (None, None)
-        if start.name == "einsum":
-            first, second, output = einsum_letters(start.args[0])
-            left, right = entries_of(start.args, Tensor)
-            if output[-1] in first:
-                first, second, left, right = second, first, right, left
-            summed = "".join(sorted((set(first) & set(second)) - set(output)))
-            pair = (
-                with_axes(left, first, output[:-1], summed),
-                with_axes(right, second, output[:-2] + output[-1], summed),
-            )
-        elif "r" not in start.name:
-            left, right = entries_of(start.args, Tensor)[-2:]
-            pair = left, right.mT
-        q, k = pair
+        left, right = entries_of(start.args, Tensor)[-2:]
+        first, second, output = letters_of(start.name, start.args, [left, right])
+        if output[-1] in first:
+            first, second, left, right = second, first, right, left
+        summed = "".join(sorted((set(first) & set(second)) - set(output)))
+        q = with_axes(left, first, output[:-1], summed)
+        k = with_axes(right, second, output[:-2] + output[-1], summed)
         if q is None or k is None or not self.step.ordered or k.shape[-2] != shape[-1]:
             return None
         q, k = (x.expand(*start.shape[:-2], *x.shape[-2:]) for x in (q, k))
@@ -380,7 +360,6 @@ class Weights(NamedTuple):
     valued: Valued
     shape: torch.Size
     changed: bool
-    version: int
     columns: bool = False  # whether a query has a column of weights, not a row
 
 
@@ -400,11 +379,19 @@ def is_learned(x: Tensor) -> bool:
     return isinstance(x, nn.Parameter) or isinstance(x._base, nn.Parameter)
 
 
-def einsum_letters(equation: Any) -> tuple[str, str, str]:
-    """Return the letters of an einsum's two operands and its result; three "" for another form."""
-    inputs, _, output = str(equation).replace(" ", "").replace("...", ".").partition("->")
-    first, comma, second = inputs.partition(",")
-    return (first, second, output) if comma and "," not in second else ("", "", "")
+def letters_of(name: str, args: Any, tensors: list[Tensor]) -> tuple[str, str, str]:
+    """Return the letters that torch.einsum has for a product's two operands and its result.
+
+    "." stands for all other axes. Three "" for an einsum of another form.
+    """
+    if name == "einsum":
+        inputs, _, output = str(args[0]).replace(" ", "").replace("...", ".").partition("->")
+        first, comma, second = inputs.partition(",")
+        return (first, second, output) if comma and "," not in second else ("", "", "")
+    left, right = tensors[:-3:-1] if name == "__rmatmul__" else tensors[-2:]
+    rows, columns = (".j" if left.ndim == 1 else ".ij"), (".j" if right.ndim == 1 else ".jk")
+    output = "".join(dict.fromkeys(letter for letter in rows + columns if letter != "j"))
+    return (columns, rows, output) if name == "__rmatmul__" else (rows, columns, output)
 
 
 def with_axes(x: Tensor, letters: str, to: str, last: str) -> Tensor | None:
@@ -416,15 +403,12 @@ def with_axes(x: Tensor, letters: str, to: str, last: str) -> Tensor | None:
     missing = [i for i, letter in enumerate(to) if letter not in letters]
     if sorted(present + last) != sorted(letters) or ("." in to and missing) or not last:
         return None
-    x = torch.einsum(f"{letters}->{present}{last}".replace(".", "..."), x)
+    if letters != present + last:  # `x` itself may be known by a record
+        x = torch.einsum(f"{letters}->{present}{last}".replace(".", "..."), x)
     x = x.flatten(-len(last))
     for i in missing:
         x = x.unsqueeze(i)
     return x
-
-
-def _instead(result: Tensor, x: Any) -> Any:
-    return result if isinstance(x, Step) else x
 
 
 def version_of(tensor: Tensor) -> int:
@@ -450,6 +434,6 @@ def entries_of(x: Any, kind: type[Any]) -> list[Any]:
     for item in x.values() if isinstance(x, dict) else x:
         if isinstance(item, kind):
             items.append(item)
-        elif isinstance(item, NESTS) and item:
+        elif isinstance(item, functions.NESTS) and item:
             items += entries_of(item, kind)
     return items

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -18,7 +18,11 @@ from attnlib._checking import FloatArray
 from attnlib.attention.by_query import each_query
 from attnlib.attention.options import named_policy, resolve_factor, warn_scale_replaced
 from attnlib.extras import extra_packages
-from attnlib.interception import LOOKS_LIKE_ATTENTION, constant_in_graphs
+from attnlib.interception import (
+    LOOKS_LIKE_ATTENTION,
+    cached_in_graphs,
+    constant_in_graphs,
+)
 from attnlib.policies import Policy, ScaleFunction, own
 
 EAGER = re.compile(r"get_interface\(\s*[\w.]+,\s*(\w+)")
@@ -112,13 +116,25 @@ def _mask(*arguments: Any, config: Any, **named: Any) -> Tensor | None:
     return mask
 
 
-@constant_in_graphs
+@cached_in_graphs
 def _parts(kind: type) -> tuple[list[str], list[str]]:
     """Return the classes beside `kind` that ask the registry, and those that write attention out.
 
     Their file is that of `kind`, or of the model of a configuration; outside transformers none.
     """
-    return _parts_of(kind.__module__.replace("configuration_", "modeling_"))
+    asking: list[str] = []
+    written_out: list[str] = []
+    file = kind.__module__.replace("configuration_", "modeling_")
+    if not file.startswith("transformers.models.") or file not in sys.modules:
+        return asking, written_out
+    for name, part in vars(sys.modules[file]).items():
+        if isinstance(part, type) and issubclass(part, nn.Module) and part.__module__ == file:
+            source = inspect.getsource(part)
+            if "ALL_ATTENTION_FUNCTIONS" in source:
+                asking.append(name)
+            elif LOOKS_LIKE_ATTENTION.search(name) and "softmax(" in source:
+                written_out.append(name)
+    return asking, written_out
 
 
 @constant_in_graphs
@@ -143,22 +159,6 @@ def _name_not_learned(policy: Policy) -> bool:
         stacklevel=3,
     )
     return True
-
-
-@cache
-def _parts_of(file: str) -> tuple[list[str], list[str]]:
-    asking: list[str] = []
-    written_out: list[str] = []
-    if not file.startswith("transformers.models.") or file not in sys.modules:
-        return asking, written_out
-    for name, part in vars(sys.modules[file]).items():
-        if isinstance(part, type) and issubclass(part, nn.Module) and part.__module__ == file:
-            source = inspect.getsource(part)
-            if "ALL_ATTENTION_FUNCTIONS" in source:
-                asking.append(name)
-            elif LOOKS_LIKE_ATTENTION.search(name) and "softmax(" in source:
-                written_out.append(name)
-    return asking, written_out
 
 
 class _Registered:
@@ -226,16 +226,12 @@ class _Registered:
         return result
 
 
-@constant_in_graphs
+@cached_in_graphs
 def _fused(kind: type[nn.Module]) -> bool:
     """Return whether all models in the file of `kind` support scaled_dot_product_attention."""
-    return _all_support_sdpa(kind.__module__)
-
-
-@cache
-def _all_support_sdpa(file: str) -> bool:
     from transformers import PreTrainedModel
 
+    file = kind.__module__
     members = vars(sys.modules[file]).values()
     models: list[Any] = [
         model for model in members if isinstance(model, type) and issubclass(model, PreTrainedModel)
@@ -248,14 +244,9 @@ def eager_attention(kind: type[nn.Module]) -> Callable[..., Any] | None:
     return getattr(sys.modules[kind.__module__], _eager_name(kind), None)
 
 
-@constant_in_graphs
+@cached_in_graphs
 def _eager_name(kind: type) -> str:
     """Return the name that `kind` hands to get_interface, else "eager_attention_forward"."""
-    return _named_in(kind)
-
-
-@cache
-def _named_in(kind: Any) -> str:
     named = None
     with suppress(OSError, TypeError):  # there is no source
         named = EAGER.search(inspect.getsource(kind))

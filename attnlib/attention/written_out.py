@@ -20,31 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnlib.attention.functions import (
-    AFTER,
-    ALIASES,
-    COMPOSED,
-    CONTRACTIONS,
-    ENDS,
-    EXCHANGES,
-    EXPONENTIALS,
-    FACTS,
-    IN_PLACE,
-    JOINS,
-    KEEPS,
-    KERNELS,
-    MIXES,
-    OPERANDS,
-    PRODUCTS,
-    RANDOM,
-    REPEATS,
-    RESHAPES,
-    SAME,
-    SCALES,
-    SOFTMAXES,
-    SQUARES,
-    SUMS,
-)
+from attnlib.attention.functions import OPERANDS, kinds_of
 from attnlib.attention.record import (
     NO_SOFTMAX,
     Layout,
@@ -53,9 +29,9 @@ from attnlib.attention.record import (
     Valued,
     Weights,
     WrittenOut,
-    einsum_letters,
     entries_of,
     is_learned,
+    letters_of,
     map_nested,
     version_of,
     with_axes,
@@ -99,7 +75,7 @@ class Recorder:
         made: Callable[[list[Tensor], Any], None] = lambda tensors, result: None,
     ) -> None:
         self.running, self.changes, self.made = running, changes, made
-        self.kept: Any = WeakTensorKeyDictionary()  # steps with versions, Weights, or Marks
+        self.kept: Any = WeakTensorKeyDictionary()  # a Step, Weights or a Mark, with the version
         self.compared: set[Any] = set()  # kinds of modules, with the functions behind a product
         self.one_key = False  # whether a softmax had one entry
         self.aliased = True  # whether logits can have been written into unseen
@@ -123,24 +99,28 @@ class Recorder:
         if name == "__get__":  # of an attribute
             name = getattr(function.__self__, "__name__", "")
         name = name.partition(".")[0]  # of an overload of torch.ops
-        if FACTS.fullmatch(name):
+        kinds = kinds_of(name)
+        if "fact" in kinds:
             return function(*args, **kwargs)
-        self.aliased = self.aliased or ALIASES.fullmatch(name) is not None
+        self.aliased = self.aliased or "alias" in kinds
         if isinstance(function, torch.ScriptMethod):
             self._scripted(function)
-        elif KERNELS.fullmatch(name) and function is not OPERATOR and not in_graph():
+        elif "kernel" in kinds and function is not OPERATOR and not in_graph():
             self.note(f"it calls {name}, another kernel")
         elif (operator := custom_operator(function, args)) and not in_graph():
             self.note(f"it calls {operator}, a kernel of its own that may be attention", hint=True)
-        if PRODUCTS.fullmatch(name):
+        if "product" in kinds:
             kwargs = {**kwargs}
-            args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
+            args = (
+                *args,
+                *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs),
+            )
         tensors = entries_of((args, kwargs), Tensor)
         if name.endswith("_as"):
             del tensors[1:]  # the other tensor has a shape alone
-        kept = {id(x): entry for x in tensors if (entry := self._of(x)) is not None}
+        kept = {id(x): entry for x in tensors if (entry := self.known(x)) is not None}
         call = None
-        softmax = name in SOFTMAXES or COMPOSED.fullmatch(name) is not None
+        softmax = "softmax" in kinds or "composed softmax" in kinds
         if softmax and kept:
             call = self._attention(name, *args, **kwargs)
         if call is not None:
@@ -151,11 +131,11 @@ class Recorder:
                 kwargs.pop("input", None)
         result = function(*args, **kwargs)
         if call is not None:
-            self.kept[result] = Weights(call.valued, call.layout.shape, False, version_of(result))
+            self._keep(result, Weights(call.valued, call.layout.shape, False))
         elif softmax and _of_one(result, *args[1:2], **kwargs):
             self.one_key = True
         elif softmax and tensors and isinstance(result, Tensor):
-            self.kept[result] = self._other_weights(tensors[0], kept.get(id(tensors[0])))
+            self._keep(result, self._other_weights(tensors[0], kept.get(id(tensors[0]))))
         elif kept or not name.startswith("__get"):
             self._follow(function, name, args, kwargs, result, tensors, kept)
         self.made(tensors, result)
@@ -189,10 +169,10 @@ class Recorder:
         """Return why a factor on `query` would not reach all logits, `mask` included; or ""."""
         if query.is_nested:
             return "its queries are a nested tensor"
-        step = self._of(mask)  # of other products of queries
+        step = self.known(mask)  # of other products of queries
         if isinstance(step, Mark) and mask.shape[-2:-1] == query.shape[-2:-1]:
             return TWO if (step.kind, step.size) == ("scores", query.shape[-1]) else ""
-        of_vectors = isinstance(step, Step) and (step.product or step).dimension == query.shape[-1]
+        of_vectors = isinstance(step, Step) and step.start.dimension == query.shape[-1]
         return TWO if of_vectors and step.is_plain() else ""
 
     def _scripted(self, method: Any) -> None:
@@ -208,31 +188,31 @@ class Recorder:
         self, name: str, input: Any = None, dim: Any = None, *_: Any, **__: Any
     ) -> WrittenOut | None:
         """Return the call whose softmax this is; None if it is none, or out of reach (noted)."""
-        step = self._of(input)
+        step = self.known(input)
         if not isinstance(step, Step) or step.learned or input.ndim < 3:
             return None
         running, module = self.running(), self._module()
         why = step.problem()
-        if name not in SOFTMAXES:
+        if "softmax" not in kinds_of(name):
             why = why or f"its weights are made by {name}"
         elif dim not in (-1, input.ndim - 1):
             why = f"its softmax is over axis {dim}; it must be over the last, with logits q @ k.mT"
         elif self.changes and not torch.is_grad_enabled():
-            operands = entries_of((step.product or step).args, Tensor)
+            operands = entries_of(step.start.args, Tensor)
             asking = any(x.requires_grad and not is_learned(x) for x in operands)
             if asking and not _recomputed():
                 why = why or (
                     "its weights have no gradient of autograd's: they are made in a "
                     "torch.autograd.Function or under torch.no_grad"
                 )
-        functions = frozenset(operation.name for operation in step._path())
-        way = type(module), functions
-        known = way in self.compared and all(map(REPEATS.fullmatch, functions))
+        operations = step._path()
+        way = type(module), frozenset(operation.name for operation in operations)
+        known = way in self.compared and all("repeats" in each.kinds for each in operations)
         if not why and (self.aliased or not known or input.is_inference()):
             why = "" if step.repeats(input) else DIFFER
             self.compared.add(way)
             self.aliased = False
-        start = step.product or step
+        start = step.start
         start.weighs = True
         why = why or (BESIDE if start.beside else "")
         if why:
@@ -283,7 +263,7 @@ class Recorder:
             if not isinstance(mark, Mark) or not mark.why:
                 continue
             why = mark.why
-            if not CONTRACTIONS.fullmatch(name):
+            if "contraction" not in kinds_of(name):
                 rows, keys = values.shape[-3:-1] if values.ndim > 3 else (0, 0)
                 entries = values.ndim == weights.ndim > 3 and weights.shape[-1] == 1 == rows
                 entries = entries and weights.shape[-3] > 1 and keys == weights.shape[-2]
@@ -304,21 +284,22 @@ class Recorder:
         self, name: str, args: Any, tensors: list[Tensor], result: Any, marks: list[Mark]
     ) -> None:
         """Mark the result of a function whose arguments have no record, by its name and `marks`."""
+        kinds = kinds_of(name)
         before = max(marks, key=lambda mark: ORDER.index(mark.kind), default=None)
         learned = len(tensors) < 2 or any(is_learned(x) or x.numel() == 1 for x in tensors[-2:])
-        mixes = MIXES.fullmatch(name) and not learned and result.ndim > 2
+        mixes = "mix" in kinds and not learned and result.ndim > 2
         mark = None
         followed = before is not None and before.kind not in ("folded", "products", "one")
         by_head = mixes and any(x.shape[-2:].numel() == 1 for x in tensors)
-        itself = len(tensors) > 1 and tensors[0] is tensors[-1] and MIXES.fullmatch(name)
+        itself = len(tensors) > 1 and tensors[0] is tensors[-1] and "mix" in kinds
         if name == "linear" or name.startswith("conv"):
             mark = Mark("one")
         elif name == "grid_sample":
             mark = Mark("samples")
-        elif (SQUARES.fullmatch(name) or itself) and not followed:
+        elif ("square" in kinds or itself) and not followed:
             size = tensors[0].shape[-1] if "norm" in name and tensors[0].ndim > 2 else 0
             mark = Mark("squares", size=size)
-        elif CONTRACTIONS.fullmatch(name):
+        elif "contraction" in kinds:
             mark = None if learned else Mark("scores", size=_summed(name, args, tensors))
             mark = Mark("learned") if all(map(is_learned, tensors)) else mark
         elif before is not None and before.kind == "scores" and by_head:
@@ -326,43 +307,43 @@ class Recorder:
         elif before is None or (mixes and before.kind != "weights"):
             mark = Mark("products") if mixes else None
         elif before.kind == "products":
-            mark = before if SCALES.fullmatch(name) else None
+            mark = before if "scale" in kinds else None
             if name in ("sum", "mean"):
                 mark = Mark("scores", size=tensors[0].numel() // max(1, result.numel()))
-        elif followed and KEEPS.fullmatch(name):
+        elif followed and "keeps scale" in kinds:
             mark = before
         elif before.kind == "squares" and name in ("sum", "mean"):
             mark = before._replace(size=tensors[0].shape[-1])
         elif before.kind == "squares":
-            mark = before if SCALES.fullmatch(name) or SQUARES.fullmatch(name) else None
+            mark = before if "scale" in kinds or "square" in kinds else None
         elif isinstance(result, Tensor) and result.numel() == tensors[0].numel():
             mark = before
-            if before.kind == "scores" and EXPONENTIALS.fullmatch(name):
+            if before.kind == "scores" and "exponential" in kinds:
                 mark = Mark("scores", self._module(), "it makes its weights of exp and a sum", True)
-            elif before.kind == "one" and not (SAME.fullmatch(name) or SCALES.fullmatch(name)):
+            elif before.kind == "one" and not ("same" in kinds or "scale" in kinds):
                 mark = None
-        if RESHAPES.fullmatch(name) or name in ("contiguous", "clone"):
+        if "reshape" in kinds or name in ("contiguous", "clone"):
             heads = _first_of_two(tensors[0], result) or (0 if mark is None else mark.heads)
             mark = (mark or Mark("folded"))._replace(heads=heads) if mark or heads else None
         if mark is not None:
             for part in result if isinstance(result, list | tuple) else [result]:
                 if isinstance(part, Tensor):
-                    self.kept[part] = mark
+                    self._keep(part, mark)
 
-    def _of(self, x: Any) -> Any:
+    def _keep(self, x: Tensor, entry: Step | Weights | Mark) -> None:
+        """Keep a tensor's record or mark, for as long as the tensor lives."""
+        self.kept[x] = entry, version_of(x)
+
+    def known(self, x: Any) -> Any:
         """Return a tensor's record or mark, or None; one written into meanwhile counts as lost."""
-        entry = self.kept.get(x) if isinstance(x, Tensor) else None
-        if isinstance(entry, Weights) and entry.version != version_of(x):
-            return entry._replace(changed=True)
-        if type(entry) is not tuple:
+        entry, version = self.kept.get(x, (None, 0)) if isinstance(x, Tensor) else (None, 0)
+        if entry is None or isinstance(entry, Mark) or version == version_of(x):
             return entry
-        step, version = entry
-        if version_of(x) != version:
-            why = "its logits are written into through another view"
-            first = step.product or step
-            learned = step.learned
-            return Step(None, "", (), {}, first, lost=why, shape=step.shape, learned=learned)
-        return step
+        if isinstance(entry, Weights):
+            return entry._replace(changed=True)
+        why = "its logits are written into through another view"
+        shape, learned = entry.shape, entry.learned
+        return Step(None, "", (), {}, entry.start, lost=why, shape=shape, learned=learned)
 
     def _follow(
         self,
@@ -375,18 +356,19 @@ class Recorder:
         kept: dict[int, Any],
     ) -> None:
         """Record or mark a function's result; `kept` has what is known of its arguments, by id."""
+        kinds = kinds_of(name)
         known = {i: entry for i, entry in kept.items() if isinstance(entry, Step)}
-        is_product = PRODUCTS.fullmatch(name) is not None
+        is_product = "product" in kinds
         if known and self.changes and not is_product and _joins(result, tensors, known):
             step = max(known.values(), key=lambda step: step.shape.numel())
-            start = step.product or step
+            start = step.start
             start.beside = True
             if start.weighs:
                 self.note(BESIDE)
         if len(known) < len(kept) and self._weighs(name, args, kwargs, tensors, result, kept):
             return
-        contraction = is_product or CONTRACTIONS.fullmatch(name)
-        meets = kept and len(tensors) > 1 and (contraction or MIXES.fullmatch(name))
+        contraction = is_product or "contraction" in kinds
+        meets = kept and len(tensors) > 1 and (contraction or "mix" in kinds)
         if meets and self._averages(name, args, tensors, result, kept):
             return
         dimension, learned = _dimension(name, args, result) if is_product else (0, False)
@@ -401,8 +383,8 @@ class Recorder:
             known = {}
         # Masks and indices that another product chooses stay as they are.
         numbers = [x for x in tensors if x.is_floating_point() or x.is_complex()]
-        starts = {known[id(x)].product or known[id(x)] for x in numbers if id(x) in known}
-        known = {i: x for i, x in known.items() if not starts or (x.product or x) in starts}
+        starts = {known[id(x)].start for x in numbers if id(x) in known}
+        known = {i: x for i, x in known.items() if not starts or x.start in starts}
         before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
         longest = max((step.length for step in known.values()), default=-1)
         if longest >= LONGEST or name.endswith("_like") or name.startswith("new_"):
@@ -415,10 +397,10 @@ class Recorder:
         step.lost = fused
         marked = [(x, mark) for x in tensors if isinstance(mark := kept.get(id(x)), Mark)]
         step.heads = next(filter(None, (mark.heads for _, mark in marked)), 0)
-        written = args[0] if IN_PLACE.fullmatch(name) else None
+        written = args[0] if "in place" in kinds else None
         result = result if written is None else written
         if before is not None:
-            step.product = before.product or before
+            step.product = before.start
             others = {
                 mark.kind
                 for x, mark in marked
@@ -426,10 +408,10 @@ class Recorder:
                 and (mark.kind == "squares" or x.shape[-2:-1] == before.shape[-2:-1])
             }
             lost = next((entry.lost for entry in known.values() if entry.lost), "")
-            mixed = any((entry.product or entry) is not step.product for entry in known.values())
+            mixed = any(entry.start is not step.product for entry in known.values())
             if mixed:
                 step.learned = all(entry.learned for entry in known.values())
-            if is_product or ENDS.fullmatch(name):
+            if is_product or "end" in kinds:
                 if not isinstance(result, Tensor) or result.ndim < 4 or learned:
                     return
                 if not set(step.product.shape[-2:]) <= set(result.shape):
@@ -437,11 +419,11 @@ class Recorder:
                 step.lost = lost or f"its logits go through {name} before the softmax"
             elif lost:
                 step.lost = lost
-            elif mixed or ("scores" in others and JOINS.fullmatch(name)):
+            elif mixed or ("scores" in others and "join" in kinds):
                 step.lost = TWO
-            elif "squares" in others and SUMS.fullmatch(name):
+            elif "squares" in others and "sum" in kinds:
                 step.lost = DISTANCE
-            elif RANDOM.fullmatch(name) or ("dropout" in name and _drops(*args, **kwargs)):
+            elif "random" in kinds or ("dropout" in name and _drops(*args, **kwargs)):
                 step.lost = "its logits are drawn or dropped at random"
             elif written is not None and id(written) not in known:
                 step.lost = "its logits are put together in place"
@@ -460,10 +442,10 @@ class Recorder:
                     entry.learned = step.learned
                 entry.shape = part.shape
                 if before is not None:
-                    same = before.shape[:-1] == entry.shape[:-1] and not EXCHANGES.fullmatch(name)
-                    rows = before.shape[-1:] == entry.shape[-1:] and RESHAPES.fullmatch(name)
+                    same = before.shape[:-1] == entry.shape[:-1] and "exchange" not in kinds
+                    rows = before.shape[-1:] == entry.shape[-1:] and "reshape" in kinds
                     entry.ordered = before.ordered and bool(same or rows)
-                self.kept[part] = entry, version_of(part)
+                self._keep(part, entry)
 
     def _weighs(
         self,
@@ -480,45 +462,42 @@ class Recorder:
             result = args[0]
         if source is None or not isinstance(result, Tensor):
             return source is not None
-        valued, shape, changed, _, columns = source
-        if not PRODUCTS.fullmatch(name):
+        valued, shape, changed, columns = source
+        kinds = kinds_of(name)
+        if "product" not in kinds:
             dropped = "dropout" in name and _drops(*args, **kwargs)
             if tensors[0].shape == shape and _exchanges(name, tensors[0], result):
-                self.kept[result] = source._replace(columns=not columns, version=version_of(result))
+                self._keep(result, source._replace(columns=not columns))
             elif columns:
-                if result.shape == tensors[0].shape and AFTER.fullmatch(name) and not dropped:
-                    self.kept[result] = source._replace(version=version_of(result))
-            elif result.numel() == shape.numel() and not EXCHANGES.fullmatch(name):
+                if result.shape == tensors[0].shape and "keeps weights" in kinds and not dropped:
+                    self._keep(result, source)
+            elif result.numel() == shape.numel() and "exchange" not in kinds:
                 valued = partial(_dropped, valued) if dropped else valued
-                changed = changed or not AFTER.fullmatch(name)
-                self.kept[result] = Weights(valued, shape, changed, version_of(result))
+                changed = changed or "keeps weights" not in kinds
+                self._keep(result, Weights(valued, shape, changed))
             return True
-        pair, place = tensors, int(columns)
-        first, second, output = einsum_letters(args[0]) if name == "einsum" else ("", "", "")
-        if first:
-            place = int(kept.get(id(tensors[0])) is not source)
-            if place:
-                pair, first, second = pair[::-1], second, first
-            if columns:
-                pair, first = [pair[0].mT, pair[1]], first[:-2] + first[:-3:-1]
-        elif columns:
-            pair, result = [x.mT for x in reversed(tensors)], result.mT
-        if len(pair) == 2 and kept.get(id(tensors[place])) is source:
-            weights: Any = pair[0]
-            values: Any = pair[1]
-            if name == "einsum":
-                if first[-1:] in output or first[-1:] not in second:  # heads that talk
-                    return True
-                size = "".join(sorted(set(output) - set(first)))
-                values = with_axes(values, second, first[:-2] + first[-1:], size)
-                result = with_axes(result, output, first[:-1], size)
-            if values is None or result is None or weights.shape[-2:] != shape[-2:]:
+        if len(tensors) != 2:
+            return True
+        weights, values = tensors
+        first, second, output = letters_of(name, args, tensors)
+        if kept.get(id(weights)) is not source:
+            weights, values, first, second = values, weights, second, first
+        if columns:
+            weights, first = weights.mT, first[:-2] + first[:-3:-1]
+        if first[-1:] in output or first[-1:] not in second:  # heads that talk
+            return True
+        size = "".join(sorted(set(output) - set(first)))
+        averaged = with_axes(values, second, first[:-2] + first[-1:], size)
+        output_rows = with_axes(result, output, first[:-1], size)
+        if averaged is None or output_rows is None or weights.shape[-2:] != shape[-2:]:
+            return True
+        if weights.shape != shape:  # heads are flattened behind the softmax
+            if averaged.shape[:-2].numel() != shape[:-2].numel():
                 return True
-            if weights.shape != shape:  # heads are flattened behind the softmax
-                if values.shape[:-2].numel() != shape[:-2].numel():
-                    return True
-                values, result = (x.reshape(*shape[:-2], *x.shape[-2:]) for x in (values, result))
-            valued(values, result, changed)
+            averaged, output_rows = (
+                x.reshape(*shape[:-2], *x.shape[-2:]) for x in (averaged, output_rows)
+            )
+        valued(averaged, output_rows, changed)
         return True
 
 
@@ -561,32 +540,25 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
         return 0, False
     if result.shape[-1] == 1:  # values, averaged with one row of weights
         return 0, False
-    rows, columns = operands[::-1] if name == "__rmatmul__" else operands
-    if name != "einsum" and min(rows.ndim, columns.ndim) < 2:  # scores of one query
+    first, second, output = letters_of(name, args, operands)
+    own = [letter for letter in output if (letter in first) != (letter in second)]
+    if len({letter in first for letter in own}) < 2:  # scores of one query
         return 0, False
-    if name == "einsum":
-        first, second, output = einsum_letters(args[0])
-        own = [letter for letter in output if (letter in first) != (letter in second)]
-        if len({letter in first for letter in own}) < 2:
-            return 0, False
-        if own[-1] in first:
-            rows, columns = columns, rows
+    columns = operands[own[-1] not in first]
     return _summed(name, args, operands), is_learned(columns) or columns.ndim < 3
 
 
 def _summed(name: str, args: Any, operands: list[Tensor]) -> int:
     """Return the size of the vectors that a product sums over, or 0."""
-    if name != "einsum":
-        return operands[-1 if name == "__rmatmul__" else -2].shape[-1]
-    first, second, output = einsum_letters(args[0])
+    first, second, output = letters_of(name, args, operands)
     summed = (set(first) & set(second)) - set(output)
-    sizes = dict(zip(reversed(first), reversed(operands[0].shape), strict=False))
+    sizes = dict(zip(reversed(first), reversed(operands[-2].shape), strict=False))
     return math.prod(sizes.get(letter, 1) for letter in summed) if summed else 0
 
 
 def _exchanges(name: str, x: Tensor, result: Tensor) -> bool:
     """Return whether a function has exchanged the last two axes of `x`."""
-    if not EXCHANGES.fullmatch(name) or result.ndim < 2:
+    if "exchange" not in kinds_of(name) or result.ndim < 2:
         return False
     return result.mT.shape == x.shape and result.mT.stride() == x.stride()
 
@@ -612,23 +584,22 @@ def _joins(result: Any, tensors: list[Tensor], known: dict[int, Step]) -> bool:
     numbers = [x for x in tensors if id(x) in known]
     return (
         all(x.shape[-1:] == (1,) and x.is_floating_point() for x in numbers)
-        and all((step.product or step).shape[-1:] != (1,) for step in known.values())
+        and all(step.start.shape[-1:] != (1,) for step in known.values())
         and any(x.shape[-1:] == result.shape[-1:] for x in tensors if id(x) not in known)
     )
 
 
 def _has_rows(name: str, args: Any, weights: Tensor, values: Tensor, place: int) -> bool:
     """Return whether several rows of weights, the operand at `place`, average the same values."""
-    if name == "einsum":
-        own, others, output = einsum_letters(args[0])
-        own, others = (others, own) if place else (own, others)
-        sizes = dict(zip(reversed(own), reversed(weights.shape), strict=False))
-        rows = (set(own) & set(output)) - set(others)
-        summed = (set(own) & set(others)) - set(output)
-        return bool(summed) and any(sizes.get(letter, 1) > 1 for letter in rows)
-    if weights.ndim < 2 or (place and weights.ndim < values.ndim):  # a layer made of a softmax
+    layer = weights.ndim < 2 or (place and weights.ndim < values.ndim)  # made of a softmax
+    if layer and name != "einsum":
         return False
-    return weights.shape[-1 if place else -2] > 1
+    own, others, output = letters_of(name, args, [values, weights] if place else [weights, values])
+    own, others = (others, own) if place else (own, others)
+    sizes = dict(zip(reversed(own), reversed(weights.shape), strict=False))
+    rows = (set(own) & set(output)) - set(others)
+    summed = (set(own) & set(others)) - set(output)
+    return bool(summed) and any(sizes.get(letter, 1) > 1 for letter in rows)
 
 
 def _of_one(result: Any, dim: Any = None, **named: Any) -> bool:

@@ -12,8 +12,8 @@
 - `clip` makes logits smaller that have grown too large.
 
 Its modules: `observer` watches the model; `tokens` knows which tokens a call's queries belong to,
-and `sample` chooses some of them; `measure` computes statistics of each row and `tally` sums them;
-`random_scores` has the theory; `report` shows both, and `summary` says them in words. `monitor` is
+and `sample` chooses some of them; `measure` computes statistics of each row; `random_scores` has
+the theory; `report` sums up the rows and shows both, and `summary` says them in words. `monitor` is
 made of these and of `alarms`.
 
 Chapter: probe.

@@ -54,7 +54,10 @@ class Call(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Hold statistics of rows: arrays of the shape (sequences, heads, queries)."""
+    """Hold statistics of rows: arrays of the shape (sequences, heads, queries).
+
+    Those of the target key are NaN where a row has none.
+    """
 
     keys: FloatArray
     score_variance: FloatArray
@@ -67,21 +70,15 @@ class Rows(NamedTuple):
     largest_weight: FloatArray
     first_weight: FloatArray  # of the first key that any query of the sequence sees
     output_square: FloatArray
-
-
-class TargetRows(NamedTuple):
-    """Hold the target key's gap, weight and κ: arrays like those of Rows, NaN without a target."""
-
     target_gap: FloatArray
     target_weight: FloatArray
     target_kappa: FloatArray
 
 
 class Measured(NamedTuple):
-    """Hold the statistics of a call: of its rows, targets and values, with d and the scale."""
+    """Hold the statistics of a call: of its rows and values, with d and the scale."""
 
     rows: Rows
-    targets: TargetRows | None
     value_variance: FloatArray  # (sequences, heads)
     dimension: int
     scale: float
@@ -131,13 +128,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         ]
         rows, variances = (torch.cat(parts, dim=-2) for parts in zip(*blocks, strict=True))
     arrays = rows.reshape(rows.shape[0], -1, heads, rows.shape[-1]).float().cpu().numpy()
-    return Measured(
-        Rows(*arrays[: len(Rows._fields)]),
-        None if about.target is None else TargetRows(*arrays[len(Rows._fields) :]),
-        variances.reshape(-1, heads).cpu().numpy(),
-        dimension,
-        scale,
-    )
+    return Measured(Rows(*arrays), variances.reshape(-1, heads).cpu().numpy(), dimension, scale)
 
 
 class Batch:
@@ -192,11 +183,8 @@ class Batch:
             measured = measure(Call(q, k, v, mask, **self._kind[1], queries=queries), output)
         variances = np.split(measured.value_variance, len(calls))
         rows = np.split(np.array(measured.rows), len(calls), axis=1)
-        targets = np.split(np.array(measured.targets or measured.rows), len(calls), axis=1)
-        for i, variance in enumerate(variances):
-            of_target = measured.targets and TargetRows(*targets[i])
-            part = Measured(Rows(*rows[i]), of_target, variance, *measured[3:])
-            self.add(layers[i], numbers[i], part)
+        for layer, number, part, variance in zip(layers, numbers, rows, variances, strict=True):
+            self.add(layer, number, Measured(Rows(*part), variance, *measured[2:]))
 
 
 @torch.no_grad()
@@ -243,7 +231,7 @@ def _sequence(
     real: Tensor | None,
     target: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the fields of Rows and, with a target, of TargetRows, and the values' variance.
+    """Return the fields of Rows, and the values' variance.
 
     q, k, v and outputs z: (heads, queries or keys, size); mask: (heads, queries, keys); real,
     target: (heads, queries); returned (fields, heads, queries) and (heads, 1). With `past`, query i
@@ -269,10 +257,9 @@ def _sequence(
     number, *others = _from_sums(sums, factor or 1.0, scale * shift.double())
     if real is not None:
         number = number.where(real, 0.0)
-    measured = [number, *others, output_square.double()]
-    if target is not None:
-        measured += _of_target(sums, number)
-    return torch.stack(measured), variance
+    unknown = (torch.full_like(number, math.nan),) * 3
+    of_target = unknown if target is None else _of_target(sums, number)
+    return torch.stack([number, *others, output_square.double(), *of_target]), variance
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -465,7 +452,7 @@ def _dot(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _from_sums(sums: _Sums, factor: float, shift: Tensor) -> tuple[Tensor, ...]:
-    """Return the fields of Rows but the output's, from sums in double precision.
+    """Return the fields of Rows before the output's, from sums in double precision.
 
     With ε = e^{s₂ − s₁} for the two largest logits, the others have the weights ε f_i in units of
     the largest; F = Σ f is `weight`. `shift` is what centred keys lack of each logit.
@@ -494,7 +481,7 @@ def _from_sums(sums: _Sums, factor: float, shift: Tensor) -> tuple[Tensor, ...]:
 
 
 def _of_target(sums: _Sums, counted: Tensor) -> tuple[Tensor, ...]:
-    """Return the fields of TargetRows; `counted` is the number of keys, 0 for padding.
+    """Return the fields of Rows on the target; `counted` is the number of keys, 0 for padding.
 
     Of a target with the logit t, m the mean of the n − 1 other logits: its gap t − m, its weight,
     and κ = log(Σ e^ℓ / (n − 1)) − m of the others. The weight is 1/(1 + (n − 1) e^{κ − gap}).

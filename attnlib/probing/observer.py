@@ -232,17 +232,17 @@ class Observer(interception.ModuleTracker):
             if problem:
                 self.unmeasured[name, problem] = None
                 return
-            if isinstance(self.recorder.kept.get(values), Weights):
+            if isinstance(self.recorder.known(values), Weights):
                 self.also(
                     name, "its weights average weights: its value and output columns are of them"
                 )
-            v = layout.by_head(values)
-            logits = layout.by_head(step.run(None, {})) if output is None or scale != scale else q
+            v, unscaled = layout.by_head(values), math.isnan(scale)
+            logits = layout.by_head(step.run(None, {})) if output is None or unscaled else q
             z = logits.softmax(-1).to(v.dtype) @ v if output is None else layout.by_head(output)
-            mask = None if scale != scale else step.bias()
-            if scale != scale:
-                mask = logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf)
-            elif mask is not None:
+            mask = (
+                logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf) if unscaled else step.bias()
+            )
+            if not unscaled and mask is not None:
                 nothing = mask.numel() == 1 and not mask.any()
                 mask = None if nothing else layout.by_head(mask)
             seen = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
@@ -299,12 +299,9 @@ class Observer(interception.ModuleTracker):
     def queries(self, name: str, tokens: Tokens, call: Call) -> Queries | None:
         """Return what `reader` knows of a call's queries, or None; note if padding is counted."""
         known = self.reader.queries(tokens, call)
-        padded = self.reader.by_model and tokens.real is not None and not tokens.real.all()
-        if (
-            padded
-            and tokens.length == call.query.shape[-2]
-            and (known is None or known.real is None)
-        ):
+        real = tokens.real if tokens.length == call.query.shape[-2] else None
+        padded = self.reader.by_model and real is not None and not real.all()
+        if padded and (known is None or known.real is None):
             self.also(name, "its rows are not told by sequence: padding counts")
         return known
 

@@ -2,17 +2,19 @@
 
 import json
 import math
-from dataclasses import dataclass
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
 
+from attnlib import freezing
 from attnlib._checking import FloatArray
 from attnlib.extras import extra_packages
 from attnlib.probing import summary
-from attnlib.probing.measure import Batch, Measured, TargetRows
+from attnlib.probing.measure import Batch, Measured, Rows
 from attnlib.probing.random_scores import OUTPUTS, RANDOM, RandomScores
-from attnlib.probing.tally import SUMMED, Tally
 
 DEFINITIONS = {
     "layer": "name of the module that attends",
@@ -107,7 +109,7 @@ class Report:
         self._tallies.setdefault(key, Tally(heads)).add(measured)
         self._written = []
         counted = measured.rows.keys >= 2.0
-        finite = np.isfinite(measured.rows).all(where=counted)
+        finite = np.isfinite(measured.rows[: Rows._fields.index("target_gap")]).all(where=counted)
         if not finite and layer not in self.not_finite:
             self.not_finite.append(layer)
 
@@ -144,32 +146,37 @@ class Report:
         notes = f"\n\nNote: {'; '.join(self.notes)}" if self.notes else ""
         return summary.text(self._lines()) + missing + notes
 
-    def _heads(self) -> list["_Head"]:
-        return [
-            _Head(*key[:2], head, key[3], tally)
-            for key, tally in self._tallies.items()
-            for head in range(key[2])
-        ]
-
     def _lines(self) -> list[dict[str, Any]]:
         """Return the lines of the table; the theory takes a second, so they are kept."""
         self.batch.finish()
         if not self._written:
-            heads = self._heads()
-            by_theory: dict[RandomScores, list[int]] = {}
-            for i, head in enumerate(heads):
-                by_theory.setdefault(head.random, []).append(i)
-            lines = {}
-            for random, places in by_theory.items():
-                alphas = np.array([heads[i].alpha for i in places])
-                columns = random.columns(alphas) if self._theory else _without_theory(alphas)
-                limit = random.gradient_limit if self._theory else math.nan
-                for i, place in enumerate(places):
-                    expected = {name: float(column[i]) for name, column in columns.items()}
-                    line = heads[place].line(random.critical_alpha, limit, expected)
-                    lines[place] = {name: line[name] for name in self._columns}
-            self._written = [lines[i] for i in range(len(heads))]
+            lines: list[dict[str, Any]] = []
+            by_theory: dict[RandomScores, list[dict[str, Any]]] = {}
+            for (layer, call, heads, dimension), tally in self._tallies.items():
+                own = {"layer": layer, "call": call, "dimension": dimension, "scale": tally.scale}
+                columns = {name: column.tolist() for name, column in tally.columns().items()}
+                for head in range(heads):
+                    numbers = {name: column[head] for name, column in columns.items()}
+                    lines.append({**own, "head": head, **numbers})
+                    random = RandomScores(dimension, *tally.counts(head))
+                    by_theory.setdefault(random, []).append(lines[-1])
+            for random, alike in by_theory.items():
+                self._compare(alike, random)
+            self._written = [{name: line[name] for name in self._columns} for line in lines]
         return self._written
+
+    def _compare(self, lines: list[dict[str, Any]], random: RandomScores) -> None:
+        """Add to lines the columns that take the theory of their random scores."""
+        alphas = np.array([line["alpha"] for line in lines])
+        columns = random.columns(alphas) if self._theory else _without_theory(alphas)
+        limit = random.gradient_limit if self._theory else math.nan
+        critical_alpha = random.critical_alpha
+        for i, line in enumerate(lines):
+            line.update({name: float(column[i]) for name, column in columns.items()})
+            line["critical_alpha"] = critical_alpha
+            line["gradient_share"] = line["gradient"] / limit
+            collision_probability = line["random_collision_probability"]
+            line["random_output_std"] = line["value_std"] * math.sqrt(collision_probability)
 
 
 def _without_theory(alphas: FloatArray) -> dict[str, FloatArray]:
@@ -178,79 +185,95 @@ def _without_theory(alphas: FloatArray) -> dict[str, FloatArray]:
 
 AS_THEY_ARE = (
     *("keys", "alpha_to_critical", "wide", "collision_probability", "entropy", "log_sum_exp"),
-    *("largest_weight", "first_weight", *TargetRows._fields),
+    *("largest_weight", "first_weight", "target_gap", "target_weight", "target_kappa"),
 )
 """The columns that are means over the rows."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Head:
-    """Hold a head of one call in a layer, and the sums over its rows."""
+class Tally:
+    """Hold sums over the rows of a module's heads, without rows that see fewer than two keys.
 
-    layer: str
-    call: int
-    head: int
-    dimension: int
-    tally: Tally
+    Those named target… are over the rows with a target. For a target of weight P in a row of
+    entropy H, `target_lost_gap` is (1 − P)(gap), `target_excess` H + log P: the difference of the
+    two is (1 − P) κ′(1), so that no other sum need be kept.
+    """
 
-    def mean(self, name: str) -> float:
-        """Return the mean of `name` over the rows ("target…": over those with one), or NaN."""
-        number = self.total("targets" if name.startswith("target") else "rows")
-        return self.total(name) / number if number else math.nan
+    def __init__(self, heads: int) -> None:
+        self.scale = math.nan
+        self.sums: dict[str, FloatArray] = defaultdict(lambda: np.zeros(heads))
+        self.largest_logit = np.full(heads, -np.inf)
+        self.lengths = np.zeros((heads, 2), np.int64)
+        """How many rows of each head see n keys, (heads, n + 1)."""
 
-    def total(self, name: str) -> float:
-        """Return the sum over the rows of `name`, one of SUMMED."""
-        return float(self.tally.sums[SUMMED.index(name), self.head])
+    @np.errstate(invalid="ignore", over="ignore")  # of a model that computes infinity
+    def add(self, measured: Measured) -> None:
+        """Add the rows of a measured call, whose scale replaces that of the one before."""
+        rows = Rows(*np.array(measured.rows, np.float64))
+        counted = rows.keys >= 2.0
+        with_target = counted & ~np.isnan(rows.target_weight)
+        relative = np.sqrt(rows.variance) / freezing.critical_alpha(rows.keys.clip(min=2.0))
+        columns: dict[str, Any] = {
+            **rows._asdict(),
+            "rows": 1.0,
+            "complement": np.exp(rows.log_complement),
+            "alpha_to_critical": relative,
+            "wide": relative >= 1.0,
+            "value_variance": measured.value_variance[..., None],
+        }
+        of_target = {name: columns.pop(name) for name in rows._fields if "target" in name}
+        self._sum(columns, counted)
+        if with_target.any():
+            # the target's log-odds; a weight of single precision would vanish below e⁻¹⁰³
+            others = np.log((rows.keys - 1.0).clip(min=1.0))
+            odds = rows.target_gap - rows.target_kappa - others
+            of_target["targets"] = 1.0
+            of_target["target_lost_gap"] = expit(-odds) * rows.target_gap
+            of_target["target_excess"] = rows.entropy - np.logaddexp(0.0, -odds)
+            self._sum(of_target, with_target)
+        logits = np.where(counted, rows.largest_logit, -np.inf)
+        self.largest_logit = np.maximum(self.largest_logit, logits.max(axis=(0, 2)))
+        numbers = np.where(counted, rows.keys, 0.0).astype(np.int64).swapaxes(0, 1)
+        size = max(int(numbers.max()) + 1, self.lengths.shape[1])
+        counts = np.array([np.bincount(head.ravel(), minlength=size) for head in numbers])
+        counts[:, : self.lengths.shape[1]] += self.lengths
+        self.lengths, self.scale = counts, measured.scale
 
-    @property
-    def alpha(self) -> float:
-        """The root of the mean variance of the logits."""
-        return math.sqrt(self.mean("variance"))
+    def _sum(self, columns: dict[str, Any], counted: Any) -> None:
+        """Add columns, which broadcast to (sequences, heads, queries), where rows are counted."""
+        values = np.empty((len(columns), *counted.shape))
+        for i, column in enumerate(columns.values()):
+            values[i] = column
+        totals = np.where(counted, values, 0.0).sum(axis=(1, 3))
+        for name, total in zip(columns, totals, strict=True):
+            self.sums[name] += total
 
-    @property
-    def random(self) -> RandomScores:
-        """The theory of random scores for the numbers n of keys that its rows see."""
-        counts = self.tally.lengths[self.head]
+    def counts(self, head: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Return the numbers n of keys that the rows of a head see, and how many rows see each."""
+        counts = self.lengths[head]
         n = np.flatnonzero(counts[2:]) + 2
-        return RandomScores(
-            self.dimension, tuple(n.astype(float).tolist()), tuple(counts[n].tolist())
-        )
+        return tuple(n.astype(float).tolist()), tuple(counts[n].tolist())
 
-    @np.errstate(invalid="ignore")
-    def line(
-        self, critical_alpha: float, limit: float, expected: dict[str, float]
-    ) -> dict[str, Any]:
-        """Return the head's line of the table, with the columns `expected` of random scores.
-
-        `limit` is their gradient's as α → ∞.
-        """
-        alpha, rows = self.alpha, int(self.total("rows"))
-        gradient = alpha * self.mean("complement")
-        value_std = math.sqrt(self.mean("value_variance"))
-        log_alpha = math.log(alpha) if alpha else -math.inf
-        targets, lost_gap = self.total("targets"), self.total("target_lost_gap")
-        slope, lost = lost_gap - self.total("target_excess"), targets - self.total("target_weight")
+    @np.errstate(invalid="ignore", divide="ignore")
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the columns of the table that take no theory, with a number for each head."""
+        sums, means = self.sums, {}
+        rows, targets = sums["rows"], sums["targets"]
+        for name in (*Rows._fields, *AS_THEY_ARE, "complement", "value_variance"):
+            means[name] = sums[name] / (targets if name.startswith("target") else rows)
+        alpha, lost_gap = np.sqrt(means["variance"]), sums["target_lost_gap"]
+        slope, lost = lost_gap - sums["target_excess"], targets - sums["target_weight"]
         return {
-            "layer": self.layer,
-            "call": self.call,
-            "head": self.head,
-            "rows": rows,
-            "dimension": self.dimension,
-            "scale": self.tally.scale,
-            "score_std": math.sqrt(self.mean("score_variance")),
+            "rows": rows.astype(int),
+            "score_std": np.sqrt(means["score_variance"]),
             "alpha": alpha,
-            "critical_alpha": critical_alpha,
-            "effective_keys": 1.0 / self.mean("collision_probability"),
-            "gradient": gradient,
-            "gradient_mean_log": self.mean("log_complement") + log_alpha,
-            "gradient_share": gradient / limit,
-            "largest_logit": float(self.tally.largest_logit[self.head]) if rows else math.nan,
-            "value_std": value_std,
-            "output_std": math.sqrt(self.mean("output_square")),
-            "targets": int(targets),
-            "target_slope": slope / lost if lost else math.nan,
-            "target_ratio": lost_gap / slope if slope else math.nan,
-            **{name: self.mean(name) for name in AS_THEY_ARE},
-            **expected,
-            "random_output_std": value_std * math.sqrt(expected["random_collision_probability"]),
+            "effective_keys": 1.0 / means["collision_probability"],
+            "gradient": alpha * means["complement"],
+            "gradient_mean_log": means["log_complement"] + np.log(alpha),
+            "largest_logit": np.where(rows, self.largest_logit, math.nan),
+            "value_std": np.sqrt(means["value_variance"]),
+            "output_std": np.sqrt(means["output_square"]),
+            "targets": targets.astype(int),
+            "target_slope": np.where(lost, slope / lost, math.nan),
+            "target_ratio": np.where(slope, lost_gap / slope, math.nan),
+            **{name: means[name] for name in AS_THEY_ARE},
         }

@@ -124,20 +124,15 @@ def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
     """
     ranked = []
     for line in lines:
-        reasons = "; ".join(_reasons(line, math.isfinite(line["random_effective_keys"])))
+        keys, random = line["effective_keys"], line["random_effective_keys"]
+        reasons = "; ".join(_reasons(line, math.isfinite(random)))
         if reasons:
-            far = abs(log_ratio(line))
-            ranked.append((far if math.isfinite(far) else math.inf, line, reasons))
+            ratio = keys / (random if math.isfinite(random) else line["keys"])
+            ranked.append(
+                (abs(math.log(ratio)) if math.isfinite(keys) else math.inf, line, reasons)
+            )
     ranked.sort(key=lambda entry: -entry[0])
     return [(line, why) for _, line, why in ranked[:count]]
-
-
-def log_ratio(line: Line) -> float:
-    """Return the log of 1/Y over random scores' 1/Y, or over n without theory; NaN if unknown."""
-    keys, random = line["effective_keys"], line["random_effective_keys"]
-    if not line["rows"] or not math.isfinite(keys):
-        return math.nan
-    return math.log(keys / (random if math.isfinite(random) else line["keys"]))
 
 
 def has_sink(line: Line) -> bool:

@@ -142,7 +142,7 @@ def test_what_is_measured_agrees_with_sums_by_hand_and_with_the_probe():
     here = torch.from_numpy(needle)[None]
     queries = Queries(target=here)
     tensors = (torch.from_numpy(x)[None, None] for x in (q[0], k, k))
-    by_probe = probed(Call(*tensors, scale=1.0, queries=queries), None).targets
+    by_probe = probed(Call(*tensors, scale=1.0, queries=queries), None).rows
     assert by_probe.target_gap.mean() == pytest.approx(statistics["gap"], rel=1e-5)
     assert by_probe.target_weight.mean() == pytest.approx(statistics["weight"], rel=1e-5)
 
