@@ -83,10 +83,6 @@ def _packed(package: str, pattern: str) -> Iterable[str]:
                 yield file.read().decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def _news() -> str:
-    return _joined(inputs.installed("gensim").read_text("utf-8").splitlines())
-
-
 def _dialogue() -> str:
     talks = json.loads(inputs.installed("chitchat-dataset").read_text("utf-8")).values()
     return _joined(islice((talk for talk in map(_talk, talks) if len(talk) >= TALK), TALKS))
@@ -114,14 +110,6 @@ def _licence() -> str:
     return _joined(licence for licence in texts if licence.isascii())
 
 
-def _manual() -> str:
-    return _joined(dict.fromkeys(_packed("npm", r"package/man/man\d/.*\.\d")))  # some are twice
-
-
-def _table() -> str:
-    return _joined(table[:TABLE] for table in _packed("vega-datasets", r"package/data/.*\.[ct]sv"))
-
-
 def _python() -> str:
     home = inputs.installed("networkx").parent
     modules = sorted(home.rglob("*.py"), key=lambda path: path.relative_to(home).as_posix())
@@ -129,27 +117,21 @@ def _python() -> str:
     return _joined(path.read_text("utf-8") for path in tested)
 
 
-def _c() -> str:
-    return _joined(_packed("better-sqlite3", r"package/deps/sqlite3/sqlite3\.c"))
-
-
-def _javascript() -> str:
-    return _joined(_packed("eslint", r"package/lib/rules/.*\.js"))
-
-
 KINDS: dict[str, Callable[[], str]] = {
     "prose": inputs.brown,
-    "news": _news,
+    "news": lambda: _joined(inputs.installed("gensim").read_text("utf-8").splitlines()),
     "bible": inputs.kjv,
     "drama": inputs.shakespeare,
     "dialogue": _dialogue,
     "mail": _mail,
     "licence": _licence,
-    "manual": _manual,
-    "table": _table,
+    "manual": lambda: _joined(dict.fromkeys(_packed("npm", r"package/man/man\d/.*\.\d"))),
+    "table": lambda: _joined(
+        table[:TABLE] for table in _packed("vega-datasets", r"package/data/.*\.[ct]sv")
+    ),
     "python": _python,
-    "c": _c,
-    "javascript": _javascript,
+    "c": lambda: _joined(_packed("better-sqlite3", r"package/deps/sqlite3/sqlite3\.c")),
+    "javascript": lambda: _joined(_packed("eslint", r"package/lib/rules/.*\.js")),
 }
 """American prose of 1961, Australian news of 2001, the King James Bible without the numbers of its
 verses, Shakespeare, conversations, mail with its headers, licences, manual pages as they are
