@@ -30,7 +30,6 @@ import torch
 
 from experiments.compatibility import FAMILIES
 from experiments.known_bugs import BUGS, Bug, audits
-from experiments.known_bugs.costs import Trained
 from experiments.probe_training import CONFIG, TRAINING, WINDOWS
 from experiments.records import Fields, Work, recorded
 
@@ -50,21 +49,18 @@ def main() -> None:
         "ratios": RATIOS,
         "bugs": [bug.name for bug in BUGS],
     }
-    recorded("known_bugs", work(cache(Trained)), settings, "torch")
+    recorded("known_bugs", work(cache(audits.Trained)), settings, "torch")
 
 
-def work(trained: Callable[[], Trained]) -> Work:
+def work(trained: Callable[[], audits.Trained]) -> Work:
     """Yield all that is recorded, and how it is found."""
-
-    def rescaled(ratio: float) -> Fields:
-        return trained().rescaled(ratio)
 
     def measured(bug: Bug) -> Fields:
         return {**audits.describe_bug(bug), **trained().fault_cost(bug)}
 
-    yield {"model": "trained"}, partial(rescaled, 1.0)
+    yield {"model": "trained"}, lambda: trained().rescaled(1.0)
     for ratio in RATIOS:
-        yield {"ratio": ratio}, partial(rescaled, ratio)
+        yield {"ratio": ratio}, lambda ratio=ratio: trained().rescaled(ratio)
     for bug in BUGS:
         yield {"bug": bug.name}, partial(measured, bug)
     yield {"alarms": "fixed"}, audits.alarms_of_fixed
