@@ -262,9 +262,8 @@ def probed(case: Case) -> float | None:
     name = name_of(case)
     lines = [i for i, layer in enumerate(table["layer"]) if layer == name]
     probed_heads = np.asarray(table["collision_probability"])[lines]
-    weights = kept[0].reshape(
-        -1, len(probed_heads), *kept[0].shape[-2:]
-    )  # heads are the inner axis
+    heads_inside = -1, len(probed_heads), *kept[0].shape[-2:]
+    weights = kept[0].reshape(heads_inside)
     rows = (weights > 0.0).sum(-1) >= 2
     squares = torch.where(rows, weights.square().sum(-1), 0.0)
     expected = (squares.sum((0, 2)) / rows.sum((0, 2))).numpy()

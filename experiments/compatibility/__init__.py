@@ -13,7 +13,16 @@ its mask in silence (Bloom); one that does so in some of its layers was changed 
 (LongT5); and advice to use sdpa was given to models that refuse it (Gemma 2, GPT-OSS, GPT-J).
 """
 
-from experiments.compatibility.models import FAMILIES, LENGTH, MORE, given, mask, tiny, tokens
-from experiments.compatibility.written_out import FACTOR, by_hand
+from experiments.compatibility.models import (
+    FACTOR,
+    FAMILIES,
+    LENGTH,
+    MORE,
+    by_hand,
+    given,
+    mask,
+    tiny,
+    tokens,
+)
 
 __all__ = ["FACTOR", "FAMILIES", "LENGTH", "MORE", "by_hand", "given", "mask", "tiny", "tokens"]

@@ -17,9 +17,8 @@ from torch import Tensor
 from attnlib.attention import register, rescale
 from attnlib.probing import probe
 from attnlib.probing.report import Report
-from experiments.compatibility import models
-from experiments.compatibility.models import FAMILIES, MORE, given, mask, supports, tiny
-from experiments.compatibility.written_out import FACTOR, POLICY, by_hand
+from experiments.compatibility import FACTOR, FAMILIES, MORE, by_hand, given, mask, models, tiny
+from experiments.compatibility.models import POLICY, supports
 from experiments.records import Work
 
 IN_PART = ("LongT5",)

@@ -55,12 +55,15 @@ def main() -> None:
 def work(trained: Callable[[], audits.Trained]) -> Work:
     """Yield all that is recorded, and how it is found."""
 
+    def rescaled(ratio: float) -> Fields:
+        return trained().rescaled(ratio)
+
     def measured(bug: Bug) -> Fields:
         return {**audits.describe_bug(bug), **trained().fault_cost(bug)}
 
-    yield {"model": "trained"}, lambda: trained().rescaled(1.0)
+    yield {"model": "trained"}, partial(rescaled, 1.0)
     for ratio in RATIOS:
-        yield {"ratio": ratio}, lambda ratio=ratio: trained().rescaled(ratio)
+        yield {"ratio": ratio}, partial(rescaled, ratio)
     for bug in BUGS:
         yield {"bug": bug.name}, partial(measured, bug)
     yield {"alarms": "fixed"}, audits.alarms_of_fixed
