@@ -47,9 +47,6 @@ if TYPE_CHECKING:  # the runs load torch, and the other claims need none
 ROUNDED = 1e-9
 """Losses are the same up to rounding, which 100 steps of training multiply by a thousand or so."""
 
-FURTHER = {"cause": ("cause_seeds", "cause_rates")}
-"""Experiments with more seeds or learning rates for another one."""
-
 RATES = {
     "attention": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
     "descent": (1e-3, 1e-2, 0.1, 1.0, 10.0, 1e2, 1e3, 1e4, 1e5),
@@ -59,10 +56,11 @@ RATES = {
 
 
 def recorded(experiment: str) -> "Sequence[Outcome]":
-    """Return the recorded runs of an experiment."""
+    """Return the recorded runs of an experiment; of "cause" with its further seeds and rates."""
     from experiments import records
 
-    return records.merge_runs(experiment, *FURTHER.get(experiment, ()))
+    further = ("cause_seeds", "cause_rates") if experiment == "cause" else ()
+    return records.merge_runs(experiment, *further)
 
 
 @claim("training.worse", experiments=("source_start", "learning_rate"))
