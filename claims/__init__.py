@@ -14,8 +14,8 @@ supported, and is open otherwise; what only a large run decides is not checked h
 What training and trained heads decide is read from the records of `experiments`. Needs sympy.
 """
 
-from claims import gradient, heads, lengths, logits, output, scales, training, variance
+from claims import gradient, lengths, scales, training, variance
 from claims.registry import CLAIMS, SOURCES, Outcome, check, check_all
 
 __all__ = ["CLAIMS", "SOURCES", "Outcome", "check", "check_all"]
-__all__ += ["gradient", "heads", "lengths", "logits", "output", "scales", "training", "variance"]
+__all__ += ["gradient", "lengths", "scales", "training", "variance"]

@@ -70,13 +70,6 @@ class Verdict(StrEnum):
     """A question, which can be neither true nor false; the evidence answers it."""
 
 
-class Finding(NamedTuple):
-    """A verdict, and the numbers it rests on in a sentence or two."""
-
-    verdict: Verdict
-    evidence: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Statement:
     """What a source says, in our words, and where it says it."""
@@ -100,6 +93,7 @@ class Outcome(Statement):
 
     verdict: str
     evidence: str
+    """The numbers that the verdict rests on, in a sentence or two."""
 
 
 _WORDS = tomllib.loads(files("claims").joinpath("statements.toml").read_text("utf-8"))
@@ -116,7 +110,7 @@ for _number, _chapters in _WORDS.items():
             _place = {"source": _number, "chapter": _chapter, "address": SOURCES[_number].address}
             STATEMENTS[_id] = Statement(id=_id, **_place, **_words)
 
-CLAIMS: dict[str, Callable[..., Finding]] = {}
+CLAIMS: dict[str, Callable[..., Outcome]] = {}
 """The check of every claim by its id."""
 
 Decision = tuple[Verdict, Mapping[str, Any]]
@@ -138,12 +132,14 @@ def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
             raise ValueError(f"identifier must be in statements.toml, got {identifier!r}")
 
         @wraps(function)
-        def check(**arguments: Any) -> Finding:
+        def check(**arguments: Any) -> Outcome:
             bound = signature(function).bind(**{**constants, **arguments})
             bound.apply_defaults()
             verdict, numbers = function(**bound.arguments)
             names = ChainMap(dict(numbers), bound.arguments, function.__globals__)
-            return Finding(verdict, EVIDENCE[identifier].format_map(names))
+            evidence = EVIDENCE[identifier].format_map(names)
+            statement = asdict(STATEMENTS[identifier])
+            return Outcome(**statement, verdict=str(verdict), evidence=evidence)
 
         CLAIMS[identifier] = check
         return function
@@ -207,8 +203,7 @@ def check(identifier: str) -> Outcome:
     """
     if identifier not in CLAIMS:
         raise KeyError(f"no claim has the id {identifier!r}; the ledger has {', '.join(CLAIMS)}")
-    verdict, evidence = CLAIMS[identifier]()
-    return Outcome(**asdict(STATEMENTS[identifier]), verdict=str(verdict), evidence=evidence)
+    return CLAIMS[identifier]()
 
 
 def check_all() -> list[Outcome]:

@@ -19,6 +19,7 @@ from attnlib import _checking
 MU_Q, MU_K = sympy.symbols("mu_q mu_k", real=True)
 SIGMA_Q, SIGMA_K = sympy.symbols("sigma_q sigma_k", positive=True)
 ALPHA, KEYS = sympy.symbols("alpha n", positive=True)
+Q, K = Normal("q", MU_Q, SIGMA_Q), Normal("k", MU_K, SIGMA_K)
 DIMENSION, LENGTH = sympy.symbols("d L", positive=True)  # of q and k; of the texts in training
 
 
@@ -59,8 +60,7 @@ def product_mean() -> Identity:
 
     Source 004; chapter: variance.
     """
-    q, k = _independent_normals()
-    return Identity(E(q * k), MU_Q * MU_K)
+    return Identity(E(Q * K), MU_Q * MU_K)
 
 
 @cache
@@ -69,9 +69,8 @@ def product_variance() -> Identity:
 
     Source 004; chapter: variance.
     """
-    q, k = _independent_normals()
     right = (SIGMA_Q**2 + MU_Q**2) * (SIGMA_K**2 + MU_K**2) - MU_Q**2 * MU_K**2
-    return Identity(variance(q * k), right)
+    return Identity(variance(Q * K), right)
 
 
 @cache
@@ -205,7 +204,3 @@ def rules_in_disguise(n: int = 3) -> dict[str, Identity]:
         "T5 at its start is 1/√d": (DIMENSION * width / (width * DIMENSION), sympy.Integer(1)),
     }
     return {name: Identity(*both) for name, both in sides.items()}
-
-
-def _independent_normals() -> tuple[Any, Any]:
-    return (Normal("q", MU_Q, SIGMA_Q), Normal("k", MU_K, SIGMA_K))

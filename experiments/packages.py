@@ -1,7 +1,7 @@
 """Record what attnlib does with public packages of PyTorch that are not transformers.
 
-They are installed, at the versions below, into a folder of their own that is deleted at the end.
-Each model is small, with random weights, in double precision but for what its code rounds.
+They are installed, at the versions of packages.toml, into a folder of their own that is deleted at
+the end. Each model is small, with random weights, in double precision but for what its code rounds.
 `rescale` is compared with the package's own code at another scale, `scale_gradient` with a
 difference of the losses of that, `probe` with the weights of attention that a hook sees.
 """
@@ -10,9 +10,11 @@ import math
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -26,22 +28,9 @@ from attnlib.calibration import scale_gradient
 from attnlib.probing import probe
 from experiments.records import Record, recorded
 
-PACKAGES = {
-    "x-transformers": "2.31.10",
-    "vit-pytorch": "1.26.11",
-    "timm": "1.0.31",
-    "torchvision": "0.28.0",
-    "diffusers": "0.42.1",
-    "fair-esm": "2.0.0",
-    "open_clip_torch": "3.3.0",
-    "perceiver-pytorch": "0.11.0",
-    "local-attention": "1.11.2",
-}
-THEIRS = (
-    *("einops", "einx", "loguru", "frozendict", "ftfy", "wcwidth", "importlib_metadata", "zipp"),
-    *("hyper-connections", "torch-einops-utils", "assoc-scan"),
-)
-"""What they import, besides what attnlib has."""
+TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+PACKAGES: dict[str, str] = TABLE["packages"]
+"""Their versions by name."""
 
 FACTOR, STEP = 1.5, 0.01
 TOLERANCE = 1e-4
@@ -273,9 +262,8 @@ def probed(case: Case) -> float | None:
     name = name_of(case)
     lines = [i for i, layer in enumerate(table["layer"]) if layer == name]
     probed_heads = np.asarray(table["collision_probability"])[lines]
-    weights = kept[0].reshape(
-        -1, len(probed_heads), *kept[0].shape[-2:]
-    )  # heads are the inner axis
+    heads_inside = -1, len(probed_heads), *kept[0].shape[-2:]
+    weights = kept[0].reshape(heads_inside)
     rows = (weights > 0.0).sum(-1) >= 2
     squares = torch.where(rows, weights.square().sum(-1), 0.0)
     expected = (squares.sum((0, 2)) / rows.sum((0, 2))).numpy()
@@ -365,7 +353,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         pins = [f"{name}=={version}" for name, version in PACKAGES.items()]
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder]
-        subprocess.run([*command, *pins, *THEIRS], check=True)
+        subprocess.run([*command, *pins, *TABLE["imported"]], check=True)
         sys.path.append(folder)
         without_operators()
         work = (

@@ -24,7 +24,7 @@ from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
 from attnlib.sampling import mean_and_error
-from experiments.compatibility.written_out import by_hand
+from experiments.compatibility import by_hand
 from experiments.records import Work, recorded
 
 TOKENS, ROWS, SEEDS = 256, 64, 8

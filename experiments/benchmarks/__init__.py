@@ -1,13 +1,12 @@
 """Side by side with what a user would use instead; `make bench` runs them all.
 
-Each module has a function `measure`, which yields ratios as they are measured, and QUICK, arguments
-for a look at it. `python -m experiments.benchmarks NAME` prints the ratios of one.
+Each is a function that yields ratios as they are measured. `python -m experiments.benchmarks NAME`
+prints the ratios of one.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
@@ -37,17 +36,18 @@ class Ratio(NamedTuple):
         return f"{self.ours} {costs[0]}; {self.theirs} {costs[1]}; ratio {self.ratio:.3g}{end}"
 
 
-def measured(name: str, quick: bool) -> dict[str, Any]:
-    """Return what a benchmark says that it is and its ratios, and print them as they come.
+def measured(
+    name: str, function: Callable[..., Iterator[Ratio]], options: dict[str, int]
+) -> list[dict[str, Any]]:
+    """Return the ratios of a benchmark, and print them as they come.
 
     It is here because a process of its own cannot find what `__main__` has.
     """
-    module = import_module(f"experiments.benchmarks.{name}")
     ratios = []
-    for ratio in module.measure(**(module.QUICK if quick else {})):
+    for ratio in function(**options):
         print(f"{name}: {ratio}", flush=True)
         ratios.append(ratio._asdict())
-    return {"what": str(module.__doc__).splitlines()[0], "ratios": ratios}
+    return ratios
 
 
 def run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -72,22 +72,6 @@ def peak_growth(call: Callable[[], object]) -> float:
     before = _kibibytes("VmRSS")
     call()
     return (_kibibytes("VmHWM") - before) / 1024
-
-
-Ways = dict[str, Callable[[], object]]
-
-
-def least_seconds(runs: Callable[[int], Ways], tokens: int, repeats: int) -> dict[str, float]:
-    """Return the least time of each way on so many tokens, in turns, without the first."""
-    ways = runs(tokens)
-    times = [[seconds(run) for run in ways.values()] for _ in range(1 + repeats)][1:]
-    return dict(zip(ways, map(min, zip(*times, strict=True)), strict=True))
-
-
-def memory_growth(runs: Callable[[int], Ways], way: str, tokens: int) -> float:
-    """Return the MiB by which a way on so many tokens raises the peak of this process's memory."""
-    runs(32)[way]()
-    return peak_growth(runs(tokens)[way])
 
 
 def _kibibytes(name: str) -> int:

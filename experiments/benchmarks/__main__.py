@@ -10,7 +10,6 @@ import math
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Annotated
 
 import psutil
@@ -18,9 +17,8 @@ import torch
 import typer
 
 from attnlib import _files
-from attnlib._files import replace
-from experiments import benchmarks, provenance
-from experiments.benchmarks import Ratio, measured, run_in_process
+from experiments import provenance
+from experiments.benchmarks import Ratio, mathematics, measured, models, run_in_process
 from experiments.gpu import summary
 from experiments.records import Entry, Record, path_of, save
 
@@ -39,10 +37,50 @@ TABLE = """\
 """
 
 
-def names() -> list[str]:
-    """Return the benchmarks: the modules of this package."""
-    modules = (module.name for module in iter_modules(benchmarks.__path__))
-    return sorted(name for name in modules if name != "__main__")
+BENCHMARKS = {
+    "annealed": (
+        "best_alpha for cosine scores against SciPy's quad and minimize_scalar, point by point.",
+        mathematics.optima,
+        {"every": 100},
+    ),
+    "attention": (
+        "Attention with a policy or a post-scale against bare scaled_dot_product_attention.",
+        models.attention,
+        {"repeats": 1},
+    ),
+    "calibration": (
+        "The gradient of every head's scale against plain passes of the model, and a grid of "
+        "factors.",
+        models.calibration,
+        {"repeats": 1, "tokens": 64},
+    ),
+    "exact": (
+        "One exact expectation against Monte Carlo, at the same error.",
+        mathematics.expectations,
+        {"count": 1000},
+    ),
+    "monitor": (
+        "Training under a monitor against the same training without.",
+        models.monitored,
+        {"pairs": 2, "calls": 100},
+    ),
+    "probing": (
+        "The probe against a plain forward pass, and against weights kept in memory.",
+        models.probing,
+        {"repeats": 1, "tokens": 128},
+    ),
+    "rows": (
+        "Measures of one row's gradient against the same from torch's Jacobian.",
+        mathematics.measures,
+        {"length": 512},
+    ),
+    "training": (
+        "A training step of the laboratory against a plain loop with attention written out.",
+        models.steps_of_training,
+        {"steps": 1, "repeats": 1},
+    ),
+}
+"""What each is, the function that measures it, and what that is told for a look at it."""
 
 
 def page(record: Record) -> str:
@@ -91,8 +129,8 @@ def main(
     ] = False,
 ) -> None:
     """Measure every benchmark and record the ratios."""
-    for name in set(chosen or ()) - set(names()):
-        raise typer.BadParameter(f"{name!r} is no benchmark; there are {', '.join(names())}")
+    for name in set(chosen or ()) - set(BENCHMARKS):
+        raise typer.BadParameter(f"{name!r} is no benchmark; there are {', '.join(BENCHMARKS)}")
     made = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "cores": os.cpu_count(),
@@ -100,12 +138,14 @@ def main(
         **provenance.made("numpy", "scipy", "torch", threads=torch.get_num_threads()),
     }
     entries = []
-    for name in chosen or names():
-        entries.append(Entry({"benchmark": name}, run_in_process(measured, name, quick)))
+    for name in chosen or BENCHMARKS:
+        what, function, options = BENCHMARKS[name]
+        ratios = run_in_process(measured, name, function, options if quick else {})
+        entries.append(Entry({"benchmark": name}, {"what": what, "ratios": ratios}))
     if not quick and not chosen:
         record = Record("python -m experiments.benchmarks", {}, made, tuple(entries))
         save(RECORD, record)
-        replace(PAGE, page(record).encode("utf-8"))
+        _files.replace(PAGE, page(record).encode("utf-8"))
 
 
 if __name__ == "__main__":

@@ -1,27 +1,21 @@
 """Record the scale of every family of transformers: `python -m experiments.census`."""
 
-import multiprocessing
-import resource
 import sys
-import warnings
 from argparse import ArgumentParser
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from experiments.census import audited, families, watched
+from experiments.census import audited, error_line, families, in_process, watched
 from experiments.census.families import Change
 from experiments.census.watched import Row
 from experiments.records import Work, recorded
 
-SECONDS, MEMORY = 180, 10 << 30
-"""Of the processor, and bytes, for each family."""
+SECONDS = 180
+"""Of the processor, for each family."""
 SAME = 1e-3
 MOVED = 0.05
 """Position codes that are learned or convolved change a factor by less."""
@@ -36,22 +30,11 @@ def work() -> Work:
 
 def measure_in_process(family: str) -> dict[str, Any]:
     """Measure a family in a process of its own, in limited time and memory."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
-        try:
-            return process.submit(measure_limited, family).result()
-        except BrokenProcessPool:
-            return {"rows": [], "not": [f"not done in {SECONDS} s and 10 GB"]}
-        except Exception as error:
-            return {"rows": [], "not": [one_line(family, error)]}
-
-
-def measure_limited(family: str) -> dict[str, Any]:
-    """Measure a family and end this process where it takes too much."""
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    return measure_family(family)
+    try:
+        measured = in_process(SECONDS, measure_family, family)
+    except Exception as error:
+        measured = error_line(family, error)
+    return {"rows": [], "not": [measured]} if isinstance(measured, str) else dict(measured)
 
 
 def measure_family(family: str) -> dict[str, Any]:
@@ -68,7 +51,7 @@ def measure_family(family: str) -> dict[str, Any]:
                 add(rows, model_rows(kind))
                 done.add(kind.config_class)
             except Exception as error:
-                reason = reason if done else one_line(kind.__name__, error)
+                reason = reason if done else error_line(kind.__name__, error)
         for name in sorted(wanted.keys() - class_names(rows)):
             add(rows, layer_rows(wanted[name], file))
         lines += [f"{name}: {reason}" for name in sorted(wanted.keys() - class_names(rows))]
@@ -85,11 +68,6 @@ def add(rows: dict[str, Row], new: list[Row]) -> None:
 def class_names(rows: dict[str, Row]) -> set[str]:
     """Return the classes that rows are of."""
     return {row["kind"] for row in rows.values()}
-
-
-def one_line(name: str, error: BaseException) -> str:
-    """Return what an error says, in at most 100 letters."""
-    return " ".join(f"{name}: {error}".split())[:100]
 
 
 def run_parts(model: Any, **options: Any) -> Runs:

@@ -11,15 +11,11 @@ and the audit looks for them as in any model.
 
 import inspect
 import math
-import multiprocessing
 import re
-import resource
 import signal
 import time
-import warnings
+import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
 from typing import Any, NamedTuple
@@ -27,17 +23,18 @@ from unittest import mock
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from attnlib.auditing import Report, audit, models
 from attnlib.interception import HIDDEN, LOOKS_LIKE_ATTENTION, MULTI_HEAD, MULTI_HEAD_ALONE
 from experiments import provenance
-from experiments.census import families
+from experiments.census import error_line, families, in_process
 from experiments.census.watched import WithoutWeights
 from experiments.records import Record, load, path_of, resume, save
 
 NAME = "census_audit"
-SECONDS, MEMORY = 20, 10 << 30
-"""Of the processor for an audit, and bytes for a family."""
+SECONDS = 20
+"""Of the processor, for an audit; ten times as many for a family."""
 LENGTH = 32
 """No law in n is looked for."""
 NOISE = torch.randn(1 << 20, generator=torch.Generator().manual_seed(2))
@@ -130,6 +127,7 @@ class Place(NamedTuple):
     module: nn.Module
 
 
+@cache_kernels()
 def audit_family(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the audit says of each model of a family, and of each fault."""
     released, places = [], []
@@ -219,20 +217,12 @@ def run_audit(model: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Repor
         answer["lines"] = [line[:200] for line in lines[:4]]
     except TimeoutError:
         answer = {"is": "too long", "lines": [f"more than {SECONDS} s"]}
-    except (RuntimeError, ValueError) as error:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        own = trace is not None and "/attnlib/" in trace.tb_frame.f_code.co_filename
-        answer = {"is": "refused" if own else "traceback", "lines": [error_line(error)]}
     except Exception as error:
-        answer = {"is": "traceback", "lines": [error_line(error)]}
+        refused = isinstance(error, RuntimeError | ValueError)
+        own = refused and "/attnlib/" in traceback.extract_tb(error.__traceback__)[-1].filename
+        line = error_line(type(error).__name__, error, 200)
+        answer = {"is": "refused" if own else "traceback", "lines": [line]}
     return {**answer, "seconds": round(time.process_time() - start, 2)}, report
-
-
-def error_line(error: BaseException) -> str:
-    """Return what an error says."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 @contextmanager
@@ -317,11 +307,6 @@ def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterat
     """
     from transformers import AttentionInterface
 
-    def factor(d: int | None) -> float:
-        if not isinstance(times, dict):
-            return times
-        return times.get(d or 0, next(iter(times.values())))
-
     asks = "get_interface(" in inspect.getsource(type(module))
     running: list[bool] = []
     done: list[str] = []
@@ -331,19 +316,24 @@ def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterat
     ]
     get = AttentionInterface.get_interface
 
+    def factor(where: str, d: int = 0) -> float:
+        running.clear()
+        by = times.get(d, next(iter(times.values()))) if isinstance(times, dict) else times
+        done[:] = [where, f"{by:.4g}"]
+        return by
+
+    def scaled(where: str, query: Tensor, own: float | None) -> float:
+        d = query.shape[-1]
+        return (d**-0.5 if own is None else own) * factor(where, d)
+
     def interface(registry: Any, *names: Any, **named: Any) -> Any:
         function = get(registry, *names, **named)
-        if not running:
-            return function
 
         def called(part: Any, query: Tensor, *args: Any, scaling: Any = None, **rest: Any) -> Any:
-            own = query.shape[-1] ** -0.5 if scaling is None else scaling
-            running.clear()
-            by = factor(query.shape[-1])
-            done[:] = ["scaling", f"{by:.4g}"]
-            return function(part, query, *args, scaling=own * by, **rest)
+            scaling = scaled("scaling", query, scaling)
+            return function(part, query, *args, scaling=scaling, **rest)
 
-        return called
+        return called if running else function
 
     def of_logits(softmax: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(softmax)  # modes go by its name
@@ -352,9 +342,7 @@ def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterat
             axis = named.get("dim", others[0] if others else -1)
             written_out = running and not asks
             if written_out and logits.dim() > 2 and axis in (-1, logits.dim() - 1):
-                running.clear()
-                done[:] = ["softmax", f"{factor(None):.4g}"]
-                logits = torch.where(logits > HIDDEN, logits * factor(None), logits)
+                logits = torch.where(logits > HIDDEN, logits * factor("softmax"), logits)
             return softmax(logits, *others, **named)
 
         return called
@@ -362,56 +350,30 @@ def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterat
     def of_fused(fused: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(fused)
         def called(query: Tensor, *args: Any, scale: float | None = None, **named: Any) -> Any:
-            if running:
-                running.clear()
-                by = factor(query.shape[-1])
-                done[:] = ["fused", f"{by:.4g}"]
-                scale = (query.shape[-1] ** -0.5 if scale is None else scale) * by
+            scale = scaled("fused", query, scale) if running else scale
             return fused(query, *args, scale=scale, **named)
 
         return called
 
+    fused = functional.scaled_dot_product_attention
     patches: list[tuple[Any, str, Any]] = [
         (AttentionInterface, "get_interface", interface),
-        (torch, "softmax", of_logits(torch.softmax)),
-        (torch.Tensor, "softmax", of_logits(torch.Tensor.softmax)),
-        (nn.functional, "softmax", of_logits(nn.functional.softmax)),
-        (
-            nn.functional,
-            "scaled_dot_product_attention",
-            of_fused(nn.functional.scaled_dot_product_attention),
-        ),
+        *((owner, "softmax", of_logits(owner.softmax)) for owner in (torch, Tensor, functional)),
+        (functional, "scaled_dot_product_attention", of_fused(fused)),
     ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
-    try:
-        for owner, name, patch in patches:
-            setattr(owner, name, patch)
-        yield done
-    finally:
-        for owner, name, was in before:
-            setattr(owner, name, was)
+    with ExitStack() as stack:
         for hook in hooks:
-            hook.remove()
-
-
-def audit_limited(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Audit a family with limits on this process."""
-    resource.setrlimit(resource.RLIMIT_CPU, (10 * SECONDS, 10 * SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    with cache_kernels():
-        return audit_family(family, rows)
+            stack.callback(hook.remove)
+        for patch in patches:
+            stack.enter_context(mock.patch.object(*patch))
+        yield done
 
 
 def audit_in_process(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Audit a family in a process of its own, in limited time and memory."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
-        try:
-            answers = process.submit(audit_limited, family, rows).result()
-        except BrokenProcessPool:
-            line = f"not done in {10 * SECONDS} s and 10 GB"
-            answers = {"released": [{"is": "too long", "lines": [line]}], "faults": {}}
+    answers = in_process(10 * SECONDS, audit_family, family, rows)
+    if isinstance(answers, str):
+        answers = {"released": [{"is": "too long", "lines": [answers]}], "faults": {}}
     return {**answers, "commit": provenance.commit()}
 
 

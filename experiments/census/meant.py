@@ -6,8 +6,9 @@ few simple ones. A scale that is learned has none.
 
 import math
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attnlib.auditing
 from attnlib.auditing.meant import by_rotation
@@ -19,16 +20,22 @@ RULES = {"1/√d": (1.0, -0.5), "1": (1.0, 0.0), "1/d": (1.0, -1.0), "1/√(d/2)
 LEARNED = ("scaling", "logit_scale", "per_dim_scale", "q_l2_clip.scale", "cls_token")
 """How parameters end that multiply q·k."""
 SAME = 2e-3
+T = TypeVar("T")
+
+
+def by_class(census: Record, of: Callable[[str, dict[str, Any]], T]) -> dict[str, list[T]]:
+    """Return what is found of each row, from its family and the row, by class of attention."""
+    found: dict[str, list[T]] = {}
+    for entry in census.entries:
+        for row in entry.result["rows"]:
+            found.setdefault(row["kind"], []).append(of(entry.key["family"], row))
+    return dict(sorted(found.items()))
 
 
 def classes(census: Record) -> dict[str, list[str]]:
     """Return the classes of attention that follow each rule."""
-    by_kind: dict[str, list[set[str]]] = {}
-    for entry in census.entries:
-        for row in entry.result["rows"]:
-            by_kind.setdefault(row["kind"], []).append(followed(entry.key["family"], row))
     names: dict[str, list[str]] = {rule: [] for rule in RULES}
-    for kind, rules in sorted(by_kind.items()):
+    for kind, rules in by_class(census, followed).items():
         if common := set.intersection(*rules):
             names[min(common, key=list(RULES).index)].append(kind)
     return names
@@ -36,11 +43,8 @@ def classes(census: Record) -> dict[str, list[str]]:
 
 def normed(census: Record) -> list[str]:
     """Return the classes of attention that normalise q and k in all that was measured of them."""
-    by_kind: dict[str, list[bool]] = {}
-    for entry in census.entries:
-        for row in entry.result["rows"]:
-            by_kind.setdefault(row["kind"], []).append("no" not in row.get("norm", ["no"]))
-    return sorted(kind for kind, each in by_kind.items() if all(each))
+    by_kind = by_class(census, lambda _, row: "no" not in row.get("norm", ["no"]))
+    return [kind for kind, each in by_kind.items() if all(each)]
 
 
 def followed(family: str, row: dict[str, Any]) -> set[str]:
@@ -77,18 +81,13 @@ def written() -> str:
         "# Written from the census by `python -m experiments.census.meant`; classes whose scale is",
         "# learned, or no simple one, are not here.",
         f'transformers = "{census.made["transformers"]}"',
+        "# Classes that normalise q and k in every layer.",
+        f'normed = """\n{textwrap.fill(" ".join(normed(census)), 98)}"""',
     ]
     for rule, names in classes(census).items():
         factor, power = RULES[rule]
-        wrapped = textwrap.fill(" ".join(names), 98)
         lines += ["", "[[rules]]", f'is = "{rule}"', f"factor = {factor!r}", f"power = {power}"]
-        lines += [f'classes = """\n{wrapped}"""']
-    wrapped = textwrap.fill(" ".join(normed(census)), 98)
-    normed_lines = [
-        "# Classes that normalise q and k in every layer.",
-        f'normed = """\n{wrapped}"""',
-    ]
-    lines[4:4] = normed_lines
+        lines += [f'classes = """\n{textwrap.fill(" ".join(names), 98)}"""']
     return "\n".join(lines) + "\n"
 
 

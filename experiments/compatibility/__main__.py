@@ -10,8 +10,7 @@ import torch
 
 from attnlib._files import replace
 from experiments import packages
-from experiments.compatibility import cells
-from experiments.compatibility.models import FAMILIES, MORE, SEED
+from experiments.compatibility import FAMILIES, MORE, SEED, cells
 from experiments.records import Record, load, recorded
 
 PAGE = Path(__file__).parents[2] / "chapters" / "compatibility.md"

@@ -17,9 +17,8 @@ from torch import Tensor
 from attnlib.attention import register, rescale
 from attnlib.probing import probe
 from attnlib.probing.report import Report
-from experiments.compatibility import models
-from experiments.compatibility.models import FAMILIES, MORE, given, mask, supports, tiny
-from experiments.compatibility.written_out import FACTOR, POLICY, by_hand
+from experiments import compatibility
+from experiments.compatibility import FAMILIES, MORE, POLICY, by_hand, given, mask, supports, tiny
 from experiments.records import Work
 
 IN_PART = ("LongT5",)
@@ -36,7 +35,7 @@ FEWER = ("as it is", *PADDED)
 def whole(model: Any, family: str, padded: bool | str = False) -> Tensor:
     """Return the output of the tokens that are there."""
     output: Tensor = model(**given(family, padded))[0]
-    return output[mask(padded).bool()] if padded and family not in models.BOTH else output
+    return output[mask(padded).bool()] if padded and family not in compatibility.BOTH else output
 
 
 def generated(model: Any, family: str, use_cache: bool = True) -> Tensor:
@@ -176,7 +175,7 @@ def probe_is_right(case: Case) -> float:
     present = mask("right") if column == "right padding" else None
     padded = column in ("padding", "compile", "generation")
     if padded and supports(case.family, "padding"):  # what is generated is after the padding
-        after = torch.ones(2, models.SMALL["max_position_embeddings"], dtype=torch.long)
+        after = torch.ones(2, compatibility.SMALL["max_position_embeddings"], dtype=torch.long)
         present = torch.cat([mask(True), after], 1)
     lines = hand.table(model, present)
     table = report.table().set_index(["layer", "call", "head"])
@@ -212,7 +211,7 @@ def rescale_is_right(case: Case) -> float:
     """Return how far the output at another scale is from that by hand."""
     distance = 0.0
     if case.column != "compile":  # which takes long
-        with rescale(factor=FACTOR):
+        with rescale(factor=compatibility.FACTOR):
             output = case.run()
         distance = case.relative_distance(output, "factor")
     try:

@@ -30,9 +30,9 @@ from attnlib.auditing import audit
 from attnlib.calibration import fit_scales, scale_gradient
 from attnlib.interception import eagerly
 from attnlib.probing import Monitor, probe
-from experiments import provenance
 from experiments.lab.descent import Descent, descend, on_own_stream
 from experiments.lab.model import Config, Transformer, loss, written_out
+from experiments.provenance import processor
 from experiments.records import Fields
 
 KERNELS = {
@@ -250,6 +250,11 @@ class Check(NamedTuple):
         """The error that rounding explains."""
         return (FITTED if self.tool == "fit_scales" else LIMITS)[self.dtype]
 
+    def answer(self, device: str, length: int) -> Fields:
+        """Return the error, at most 1e9, its limit, and whether it is within."""
+        error = self.error(device, length)
+        return {"error": min(error, 1e9), "limit": self.limit, "passed": error <= self.limit}
+
 
 def _array(numbers: Any) -> Any:
     return numbers.detach().double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
@@ -300,14 +305,17 @@ def milliseconds(device: str, run: Callable[[], object], repeats: int) -> float:
     return median(times[1:])
 
 
-def costs(device: str, length: int, width: int) -> dict[str, Callable[[], tuple[float, float]]]:
+def costs(device: str, length: int, width: int) -> dict[str, Callable[[], Fields]]:
     """Return, by what they compare, functions that time ours and what stands beside it."""
     small = torch.float32 if device == "cpu" else torch.bfloat16
     place = Place(device, small, small, length)
     repeats = 1 if device == "cpu" else 9
     timed = partial(milliseconds, device, repeats=repeats)
 
-    def attention() -> tuple[float, float]:
+    def both(ours: Callable[[], object], theirs: Callable[[], object]) -> Fields:
+        return {"ours": timed(ours), "theirs": timed(theirs)}
+
+    def attention() -> Fields:
         shape = (1, 8, 4 * length, D)
         q, k, v = (place.draw(*shape, seed=i).requires_grad_() for i in range(3))
 
@@ -315,7 +323,7 @@ def costs(device: str, length: int, width: int) -> dict[str, Callable[[], tuple[
             torch.autograd.backward(function(q, k, v, is_causal=True, **options).sum())
 
         bare = partial(step, functional.scaled_dot_product_attention)
-        return timed(partial(step, attend, policy="ssmax")), timed(bare)
+        return both(partial(step, attend, policy="ssmax"), bare)
 
     model = place.decoder(width=width, depth=8 if width > 2 * D else 2)
     tokens = place.tokens()
@@ -331,24 +339,23 @@ def costs(device: str, length: int, width: int) -> dict[str, Callable[[], tuple[
     def step() -> None:
         torch.autograd.backward(of_bytes(model, tokens))
 
-    def against_written_out() -> tuple[float, float]:
+    def against_written_out() -> Fields:
         with mock.patch.object(functional, "scaled_dot_product_attention", written_out):
             theirs = timed(step)
-        return timed(step), theirs
+        return {"ours": timed(step), "theirs": theirs}
 
-    def against_compiled() -> tuple[float, float]:
+    def against_compiled() -> Fields:
         for block in model.blocks:
             block.compile()
         ours = timed(step)
         with eagerly():
-            return ours, timed(step)
+            return {"ours": ours, "theirs": timed(step)}
 
     return {
         "attend with a policy, gradients | bare attention": attention,
-        "forward under probe | forward": lambda: (timed(under_probe), timed(forward)),
-        "scale_gradient | forward and backward": lambda: (
-            timed(lambda: scale_gradient(model, [tokens], of_bytes)),
-            timed(step),
+        "forward under probe | forward": partial(both, under_probe, forward),
+        "scale_gradient | forward and backward": partial(
+            both, partial(scale_gradient, model, [tokens], of_bytes), step
         ),
         "a step of the laboratory | attention written out": against_written_out,
         "a step with compiled blocks | not compiled": against_compiled,
@@ -363,16 +370,16 @@ def go(file: Path, device: str, end: float, say: Callable[[str], None]) -> None:
 
     What failed is tried again.
     """
-    length, width = (64, 2 * D) if device == "cpu" else (1024, 512)
+    at_length = (64, 2 * D) if device == "cpu" else (1024, 512)
+    on = processor() if device == "cpu" else torch.cuda.get_device_name(device)
     before = latest(file)
     work: list[tuple[Fields, Callable[[], Fields]]] = [
-        ({**check._asdict(), "on": device}, partial(_checked, check, device, length))
-        for check in planned(device)
+        (check._asdict(), partial(check.answer, device, at_length[0])) for check in planned(device)
     ]
-    for name, time_both in costs(device, length, width).items():
-        work.append(({"cost": name, "on": device}, partial(_timed, time_both)))
+    work += [({"cost": name}, measure) for name, measure in costs(device, *at_length).items()]
     work.sort(key=lambda item: item[0].get("compiled", False))  # what is compiled takes longest
-    for about, measure in work:
+    for of, measure in work:
+        about = {**of, "on": device}
         line = before.get(_key(about), {})
         if line.get("passed") or "ours" in line:
             continue
@@ -381,11 +388,17 @@ def go(file: Path, device: str, end: float, say: Callable[[str], None]) -> None:
             say(f"not begun, no time is left: {label}")
             return
         start = time.monotonic()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            answer = _tried(measure)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                answer = measure()
+        except UnavailableError as error:
+            answer = {"missing": str(error)}
+        except Exception as error:  # whatever a device does, the others are tried
+            answer = {"failure": f"{type(error).__name__}: {' '.join(str(error).split())}"[:400]}
         seconds = round(time.monotonic() - start, 2)
-        _files.append(file, {**about, "device": _name(device), "seconds": seconds, **answer})
+        made = f"{on}, PyTorch {torch.__version__}"
+        _files.append(file, {**about, "device": made, "seconds": seconds, **answer})
         say(f"{label}: {answer}, {seconds} s")
 
 
@@ -396,28 +409,3 @@ def latest(file: Path) -> dict[str, Fields]:
 
 def _key(line: Fields) -> str:
     return json.dumps([line.get(name) for name in (*Check._fields, "cost", "on")])
-
-
-def _tried(measure: Callable[[], Fields]) -> Fields:
-    """Return what is measured; whatever a device does, the others are tried."""
-    try:
-        return measure()
-    except UnavailableError as error:
-        return {"missing": str(error)}
-    except Exception as error:
-        return {"failure": f"{type(error).__name__}: {' '.join(str(error).split())}"[:400]}
-
-
-def _checked(check: Check, device: str, length: int) -> Fields:
-    error = check.error(device, length)
-    return {"error": min(error, 1e9), "limit": check.limit, "passed": error <= check.limit}
-
-
-def _timed(time_both: Callable[[], tuple[float, float]]) -> Fields:
-    ours, theirs = time_both()
-    return {"ours": ours, "theirs": theirs}
-
-
-def _name(device: str) -> str:
-    name = provenance.processor() if device == "cpu" else torch.cuda.get_device_name(device)
-    return f"{name}, PyTorch {torch.__version__}"

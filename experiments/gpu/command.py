@@ -5,9 +5,8 @@ import faulthandler
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -47,12 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.monotonic()
     faulthandler.dump_traceback_later(60.0 * LONGEST, exit=True, file=sys.__stderr__ or 2)
     try:
-        work: Callable[..., Any] = checks if given.command == "checks" else runs
-        usual = 2.0 if given.command == "checks" else 6.0
+        work, usual = (checks, 2.0) if given.command == "checks" else (runs, 6.0)
         minutes = min(usual if given.minutes is None else given.minutes, LONGEST - 1.0)
         given.out.mkdir(parents=True, exist_ok=True)
         with FileLock(given.out / ".lock", timeout=0):
-            status: int = work(given.out, given.device, start + 60.0 * minutes)
+            status = work(given.out, given.device, start + 60.0 * minutes)
     except Timeout:
         say(f"another command is writing to {given.out}")
         status = 1

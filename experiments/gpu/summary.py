@@ -18,8 +18,12 @@ def facts(lines: list[Table]) -> dict[str, Any]:
     """Return what the page `performance` says of a GPU, by name."""
     checks = [line for line in lines if "dtype" in line and not line["compiled"]]
     compiled = [line for line in lines if line.get("compiled")]
-    header, *rows = _rows(checks)
-    rows = [header, ["---"] * len(header), *([f"`{tool}`", *cells] for tool, *cells in rows)]
+    dtypes = list(dict.fromkeys(line["dtype"] for line in checks))
+    rows = [["tool", *dtypes], ["---"] * (1 + len(dtypes))]
+    for tool in dict.fromkeys(line["tool"] for line in checks):
+        of_tool = [line for line in checks if line["tool"] == tool]
+        cells = ([line for line in of_tool if line["dtype"] == dtype] for dtype in dtypes)
+        rows.append([f"`{tool}`", *map(_cell, cells)])
     table = ["| " + " | ".join(row) + " |" for row in rows]
     refused = sum("failure" in line for line in compiled)
     costs = [
@@ -34,17 +38,6 @@ def facts(lines: list[Table]) -> dict[str, Any]:
         "table": "\n".join(table),
         "costs": "\n".join(costs),
     }
-
-
-def _rows(checks: list[Table]) -> list[list[str]]:
-    """Return the table of tools and types, with its header."""
-    dtypes = list(dict.fromkeys(line["dtype"] for line in checks))
-    rows = [["tool", *dtypes]]
-    for tool in dict.fromkeys(line["tool"] for line in checks):
-        of_tool = [line for line in checks if line["tool"] == tool]
-        cells = ([line for line in of_tool if line["dtype"] == dtype] for dtype in dtypes)
-        rows.append([tool, *map(_cell, cells)])
-    return rows
 
 
 def _cell(lines: list[Table]) -> str:

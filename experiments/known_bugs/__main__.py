@@ -30,7 +30,6 @@ import torch
 
 from experiments.compatibility import FAMILIES
 from experiments.known_bugs import BUGS, Bug, audits
-from experiments.known_bugs.costs import Trained
 from experiments.probe_training import CONFIG, TRAINING, WINDOWS
 from experiments.records import Fields, Work, recorded
 
@@ -50,10 +49,10 @@ def main() -> None:
         "ratios": RATIOS,
         "bugs": [bug.name for bug in BUGS],
     }
-    recorded("known_bugs", work(cache(Trained)), settings, "torch")
+    recorded("known_bugs", work(cache(audits.Trained)), settings, "torch")
 
 
-def work(trained: Callable[[], Trained]) -> Work:
+def work(trained: Callable[[], audits.Trained]) -> Work:
     """Yield all that is recorded, and how it is found."""
 
     def rescaled(ratio: float) -> Fields:

@@ -1,15 +1,26 @@
-"""What the audit says of the bugs, and of attention without a fault."""
+"""What each fault costs a trained model, and what the audit says of it, and where there is none."""
 
+import inspect
 import math
 import warnings
 from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
+from attnlib.attention import rescale
 from attnlib.auditing import Report, audit
+from attnlib.interception import Mode
+from attnlib.probing import probe
 from experiments.compatibility import given, tiny
-from experiments.known_bugs.attention import Attend
-from experiments.known_bugs.bugs import BUGS, KINDS, Bug
+from experiments.known_bugs.attention import Attend, attend
+from experiments.known_bugs.bugs import BUGS, KINDS, MULTIPLIERS, Bug
+from experiments.lab import data
+from experiments.lab.train import train_model
+from experiments.probe_training import CONFIG, TRAINING, WINDOWS
 from experiments.records import Fields
 
 CODE = {kind: code for code, kinds in KINDS.items() for kind in kinds}
@@ -74,3 +85,89 @@ def count_alarms(passed: Iterable[bool]) -> Fields:
     """Return how many audits there were, and in how many there was an alarm."""
     outcomes = list(passed)
     return {"audits": len(outcomes), "alarms": outcomes.count(False)}
+
+
+# --- what they cost -------------------------------------------------------------------------------
+
+SAME = 1e-5
+"""Outputs of attention that differ by less are of the same attention."""
+
+
+class Trained:
+    """The model, and the loss of each window of unseen text as it should be."""
+
+    def __init__(self) -> None:
+        corpus = data.load(data.SHAKESPEARE)
+        windows = data.validation_batch(
+            data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
+        )
+        self.inputs, self.targets = map(torch.from_numpy, windows)
+        self.model, _ = train_model(CONFIG, TRAINING, corpus)
+        self.right = self.losses()
+
+    @torch.no_grad()
+    def losses(self) -> Tensor:
+        """Return the loss of each window, in nats a byte."""
+        logits = self.model(self.inputs).transpose(1, 2)
+        return functional.cross_entropy(logits, self.targets, reduction="none").double().mean(1)
+
+    def cost(self) -> Fields:
+        """Return the loss now, by how much it is too high, and the standard error of that."""
+        losses = self.losses()
+        more = losses - self.right
+        return {
+            "loss": float(losses.mean()),
+            "cost": float(more.mean()),
+            "error": float(more.std() / math.sqrt(len(more))),
+        }
+
+    def rescaled(self, ratio: Any) -> Fields:
+        """Return what the model does at another scale: a number, or one for each query."""
+        with probe(self.model) as report, rescale(factor=ratio):
+            cost = self.cost()
+        table = report.table()
+        keys = float(table["effective_keys"].mean())
+        return {**cost, "alpha": float(table["alpha"].mean()), "keys": keys}
+
+    def fault_cost(self, bug: Bug) -> Fields:
+        """Return what a fault does to the model, or that the model does not meet it."""
+        if bug.kind in MULTIPLIERS:
+            return {"met": "as a multiplier", **self.rescaled(bug.ratio(CONFIG.sequence))}
+        how, broken, fixed = "as it is", causal(bug.broken), causal(bug.fixed)
+        if bug.kind == "value factor":
+            times = bug.found / bug.right
+            how, broken, fixed = "as a multiplier", partial(attend_own, values=times), attend_own
+        drawn = torch.Generator().manual_seed(0)
+        shape = 1, CONFIG.heads, CONFIG.sequence, CONFIG.head_size
+        q, k, v = (torch.randn(shape, generator=drawn) for _ in range(3))
+        if not torch.allclose(fixed(q, k, v), attend_own(q, k, v), atol=SAME):
+            return {"met": "no: the model does not have what is meant"}
+        if torch.allclose(broken(q, k, v), fixed(q, k, v), atol=SAME):
+            return {"met": "no: at the model's calls nothing differs"}
+        torch.manual_seed(0)
+        with Replaced(broken):
+            return {"met": how, **self.cost()}
+
+
+def attend_own(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """Attend as the model does."""
+    return attend(q, k, v, is_causal=True, **options)
+
+
+def causal(function: Attend) -> Attend:
+    """Return the function as the model calls it: causal, if it can be told so."""
+    takes = "is_causal" in inspect.signature(function).parameters
+    return partial(function, is_causal=True) if takes else function
+
+
+class Replaced(Mode):
+    """Runs another attention in place of PyTorch's."""
+
+    def __init__(self, attention: Attend) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what the other attention returns."""
+        replaced = func is functional.scaled_dot_product_attention
+        return self.attention(*args) if replaced else func(*args, **kwargs)

@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -139,68 +139,61 @@ def joined(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return output.reshape(batch, n, heads, size).transpose(1, 2)
 
 
+def report(broken: Attend, right: Attend = attend, **told: Any) -> Report:
+    """Return a report; right is attention at 1/√d where it does not say otherwise."""
+    return Report(broken, right, told)
+
+
 def scaled_by(d: int, wrong: float, expected: float) -> Report:
     """Return a report of another number that multiplies q·k."""
     right = partial(attend, scale=expected)
-    return Report(partial(attend, scale=wrong), right, {"d": d, "expected": expected})
+    return report(partial(attend, scale=wrong), right, d=d, expected=expected)
 
+
+SLOPES = [2.0**-h for h in range(1, 9)]
 
 REPORTS = {
-    "attorch-14": Report(partial(attend, scale=0.5), attend, {"d": 64}),
-    "hip-ep-621": Report(partial(attend, scale=root(192)), attend, {"d": 128}),
-    "aprender-2143": Report(
-        partial(alibi, first=0),
-        partial(alibi, first=1),
-        {"d": 64, "heads": 8, "slopes": [2.0**-h for h in range(1, 9)]},
+    "attorch-14": report(partial(attend, scale=0.5), d=64),
+    "hip-ep-621": report(partial(attend, scale=root(192)), d=128),
+    "aprender-2143": report(
+        partial(alibi, first=0), partial(alibi, first=1), d=64, heads=8, slopes=SLOPES
     ),
-    "llms-from-scratch-1062": Report(
-        partial(masked, inverted=True), partial(masked, inverted=False), {"d": 64}
+    "llms-from-scratch-1062": report(
+        partial(masked, inverted=True), partial(masked, inverted=False), d=64
     ),
-    "mistral-rs-2094": Report(
+    "mistral-rs-2094": report(
         partial(unwindowed_cache, seen=512),
         partial(windowed, seen=512),
-        {"d": 256, "window": 512, "length": 1024},
+        d=256,
+        window=512,
+        length=1024,
     ),
-    "transformers-47010": Report(
-        partial(looking_ahead, ahead=3),
-        partial(looking_ahead, ahead=4),
-        {"d": 64, "window": (16, 4)},
+    "transformers-47010": report(
+        partial(looking_ahead, ahead=3), partial(looking_ahead, ahead=4), d=64, window=(16, 4)
     ),
-    "vllm-ascend-15503": Report(up_to_512, attend, {"d": 64, "length": 1024}),
-    "onnxim-33": Report(
-        partial(read_by, head=lambda i: i // 4 * 4 // 8),
-        attend,
-        {"d": 128, "heads": 32, "key_heads": 8},
+    "vllm-ascend-15503": report(up_to_512, d=64, length=1024),
+    "onnxim-33": report(
+        partial(read_by, head=lambda i: i // 4 * 4 // 8), d=128, heads=32, key_heads=8
     ),
-    "freetoken-177": Report(
-        partial(read_by, head=lambda i: i // 16 * 16 // 24),
-        attend,
-        {"d": 128, "heads": 48, "key_heads": 2},
+    "freetoken-177": report(
+        partial(read_by, head=lambda i: i // 16 * 16 // 24), d=128, heads=48, key_heads=2
     ),
-    "aprender-2753": Report(unscaled_sums, attend, {"d": 128}),
-    "modular-6591": Report(
-        partial(sunk, by_row=True),
-        partial(sunk, by_row=False),
-        {"d": 64, "heads": len(SINKS), "sink": SINKS},
+    "aprender-2753": report(unscaled_sums, d=128),
+    "modular-6591": report(
+        partial(sunk, by_row=True), partial(sunk, by_row=False), d=64, heads=len(SINKS), sink=SINKS
     ),
-    "transformers-48459": Report(in_float32, attend, {"d": 64, "dtype": torch.float64}),
-    "native-sparse-attention-triton-27": Report(narrow_backward, attend, {"d": 64}),
-    "mlxcel-717": Report(
-        partial(in_int8, least=1.0),
-        partial(in_int8, least=1e-30),
-        {"d": 128, "kv_dtype": torch.int8},
+    "transformers-48459": report(in_float32, d=64, dtype=torch.float64),
+    "native-sparse-attention-triton-27": report(narrow_backward, d=64),
+    "mlxcel-717": report(
+        partial(in_int8, least=1.0), partial(in_int8, least=1e-30), d=128, kv_dtype=torch.int8
     ),
-    "transformer-from-scratch-6": Report(joined, attend, {"d": 64, "heads": 4}),
+    "transformer-from-scratch-6": report(joined, d=64, heads=4),
     "gemma-triton-flash-attn-6": scaled_by(256, 1.0 / 16.0, 1.0),
     "sglang-33558": scaled_by(128, yarn(128) ** 4 * root(128), yarn(128) ** 2 * root(128)),
     "megatron-1501": scaled_by(192, root(40), root(192)),
-    "flashinfer-4979": Report(
-        partial(attend, scale=4.0 * root(128), values=2.0), attend, {"d": 128}
-    ),
-    "rocm-libraries-12229": Report(
-        partial(attend, sink=SINK + math.log(2.0)),
-        partial(attend, sink=SINK),
-        {"d": 64, "sink": SINK},
+    "flashinfer-4979": report(partial(attend, scale=4.0 * root(128), values=2.0), d=128),
+    "rocm-libraries-12229": report(
+        partial(attend, sink=SINK + math.log(2.0)), partial(attend, sink=SINK), d=64, sink=SINK
     ),
 }
 """By the names in `unseen.toml`."""
@@ -211,15 +204,15 @@ def audit_report(name: str) -> Fields:
 
     It is found if there is a finding, and named if a finding has the code that was expected.
     """
-    report, label = REPORTS[name], {**LABELS, **KNOWN}[name]
-    options = {"expected": root(report.told["d"]), "nan_rows": True, "length": 64, **report.told}
-    findings, right = (audit(f, **options).findings for f in (report.broken, report.right))
+    (broken, right, told), label = REPORTS[name], {**LABELS, **KNOWN}[name]
+    options = {"expected": root(told["d"]), "nan_rows": True, "length": 64, **told}
+    findings, alarms = (audit(f, **options).findings for f in (broken, right))
     return {
         **label,
         "found": bool(findings),
         "named": label["expected"] in {finding.code for finding in findings},
         "said": [str(finding) for finding in findings],
-        "alarms": [str(finding) for finding in right],
+        "alarms": [str(finding) for finding in alarms],
     }
 
 

@@ -7,9 +7,11 @@ import hashlib
 import json
 import re
 import tarfile
+import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from experiments.real_heads import inputs
@@ -24,21 +26,7 @@ MAILS = 10
 ROOM = 16
 """Characters that are set aside for a token."""
 
-SHA256 = {
-    "prose": "bf652b505fb5591d4d5313b5b9ce79b81b409a0c58eb7e86e5ad0495475a827c",
-    "news": "eb4128db5e255b5ea554a50afeaeea57679476556a0efa9da5bc31dae166497b",
-    "bible": "c8538867cf726f3081f04eb24a597f24429a9365b501ca197ab3cc5e248483fc",
-    "drama": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-    "dialogue": "e6066c1e5b664d3e0c47e1239d95ad64cc57c0181a33ca5d58521088493d0d6e",
-    "mail": "cb29aa3ed1d9b676f6e69aa12d20f8bd40fbf4a3a4635aaf3ef5f3511246d6fd",
-    "licence": "d9027b5bbb685437c800f26391f443753f3665bb46b64836b940279111155039",
-    "manual": "624a01c172526872d1d5bbc77c828b291053ce4ab43c37b360b7332ed490180e",
-    "table": "febd7232e25142e1411405ba8ef2628234531b6171190769af37b4350d63a0b2",
-    "python": "078cb0a8931965ce70495ebc410f09697869eb0677e481d73a8ba10c5c02d14f",
-    "c": "9790786a0a117b84fbe9f344abc581ad0e04134692b5132d4544b8e9b25ae275",
-    "javascript": "15912cd8035896013fe00035905e5ee44e303fa4ac642358c78edefa35d428d1",
-    "numbered": "a5799dd98c70096ab24ea3d5f1966eb0735bcb5b3cdd79863324cbab70da665b",
-}
+SHA256 = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 """Of the whole text of each kind, in UTF-8."""
 
 
@@ -95,10 +83,6 @@ def _packed(package: str, pattern: str) -> Iterable[str]:
                 yield file.read().decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def _news() -> str:
-    return _joined(inputs.installed("gensim").read_text("utf-8").splitlines())
-
-
 def _dialogue() -> str:
     talks = json.loads(inputs.installed("chitchat-dataset").read_text("utf-8")).values()
     return _joined(islice((talk for talk in map(_talk, talks) if len(talk) >= TALK), TALKS))
@@ -126,14 +110,6 @@ def _licence() -> str:
     return _joined(licence for licence in texts if licence.isascii())
 
 
-def _manual() -> str:
-    return _joined(dict.fromkeys(_packed("npm", r"package/man/man\d/.*\.\d")))  # some are twice
-
-
-def _table() -> str:
-    return _joined(table[:TABLE] for table in _packed("vega-datasets", r"package/data/.*\.[ct]sv"))
-
-
 def _python() -> str:
     home = inputs.installed("networkx").parent
     modules = sorted(home.rglob("*.py"), key=lambda path: path.relative_to(home).as_posix())
@@ -141,27 +117,21 @@ def _python() -> str:
     return _joined(path.read_text("utf-8") for path in tested)
 
 
-def _c() -> str:
-    return _joined(_packed("better-sqlite3", r"package/deps/sqlite3/sqlite3\.c"))
-
-
-def _javascript() -> str:
-    return _joined(_packed("eslint", r"package/lib/rules/.*\.js"))
-
-
 KINDS: dict[str, Callable[[], str]] = {
     "prose": inputs.brown,
-    "news": _news,
+    "news": lambda: _joined(inputs.installed("gensim").read_text("utf-8").splitlines()),
     "bible": inputs.kjv,
     "drama": inputs.shakespeare,
     "dialogue": _dialogue,
     "mail": _mail,
     "licence": _licence,
-    "manual": _manual,
-    "table": _table,
+    "manual": lambda: _joined(dict.fromkeys(_packed("npm", r"package/man/man\d/.*\.\d"))),
+    "table": lambda: _joined(
+        table[:TABLE] for table in _packed("vega-datasets", r"package/data/.*\.[ct]sv")
+    ),
     "python": _python,
-    "c": _c,
-    "javascript": _javascript,
+    "c": lambda: _joined(_packed("better-sqlite3", r"package/deps/sqlite3/sqlite3\.c")),
+    "javascript": lambda: _joined(_packed("eslint", r"package/lib/rules/.*\.js")),
 }
 """American prose of 1961, Australian news of 2001, the King James Bible without the numbers of its
 verses, Shakespeare, conversations, mail with its headers, licences, manual pages as they are

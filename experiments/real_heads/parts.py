@@ -1,7 +1,7 @@
 """What is measured, part by part: each part is a list of entries, each of some seconds."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise, product
@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
+from attnlib._checking import FloatArray
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.policies import POLICIES
+from attnlib.probing.tokens import Places
 from experiments.known_bugs import BUGS, MULTIPLIERS, Bug
-from experiments.real_heads import inputs, laws, rows
+from experiments.real_heads import inputs, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
 from experiments.real_heads.rows import short, split_by_length
 from experiments.real_heads.shown import shown
@@ -51,6 +53,8 @@ LAW_ROWS = 8
 """Rows at each length of each text by which laws of others are tried."""
 ONE_SOURCE = 12
 """Windows of SOURCES[0], for outputs of which no text has a mean of its own."""
+COMPONENTS = 8
+"""Components of an output that are looked at: every eighth of 64."""
 COMMA = ","
 """The query whose outputs are compared from text to text; where rows see both sides, the first."""
 
@@ -282,6 +286,44 @@ def _faulty(bug: Bug, index: int) -> Fields:
 
 
 # --- laws of others -------------------------------------------------------------------------------
+# Dispersion (arXiv 2410.01104): range of the logits and largest weight; counting of gaps; vanishing
+# variance (2504.02827): outputs for one query, of text after text.
+
+
+def law_tables(
+    model: nn.Module, ids: Sequence[int], places: Sequence[Places], ends: Places
+) -> tuple[list[Fields], FloatArray]:
+    """Run a model on a text; return its heads by the rows at the places of each length.
+
+    And some components of the outputs at the ends, (ends, heads, components).
+    """
+    asked = np.concatenate([*places, ends])
+    count = len(asked) - len(ends)
+
+    def see(logits: Tensor, _: Tensor, outs: Tensor) -> dict[str, rows.Table]:
+        chosen, step = logits[:, :count], outs.shape[-1] // COMPONENTS
+        outputs = outs[:, count:, ::step].numpy()
+        return {
+            "whole": rows.tails(chosen),
+            "rest": rows.tails(chosen[..., 1:]),
+            "outputs": {"some": outputs},
+        }
+
+    tables = rows.measure(model, ids, asked, see)
+    all_keys, rest = (split_by_length(tables[name], places) for name in ("whole", "rest"))
+    return list(map(law_heads, all_keys, rest)), tables["outputs"]["some"].swapaxes(0, 1)
+
+
+def law_heads(all_keys: rows.Table, rest: rows.Table) -> Fields:
+    """Return of each head the mean rows of a text, and Λ and t½ (rest) of every row."""
+    return {
+        "n": float(all_keys["n"].mean()),
+        "range": short(all_keys["range"].mean(1)),
+        "largest": short(all_keys["largest"].mean(1)),
+        "largest_rest": short(rest["largest"].mean(1)),
+        "tail": short(rest["tail"]),
+        "half": short(rest["half"]),
+    }
 
 
 def laws_of_others() -> Work:
@@ -302,7 +344,7 @@ def _short(name: str, index: int) -> Fields:
     tables, outputs = [], []
     for ids in texts:
         places = np.sort(rng.choice(np.arange(1, len(ids) - 1), LAW_ROWS, replace=False))
-        [table], [output] = laws.measure(model.module, ids, [places], np.array([0]))
+        [table], [output] = law_tables(model.module, ids, [places], np.array([0]))
         tables.append(table)
         outputs.append(short(output))
     fields: Fields = {"lengths": [len(ids) for ids in texts], "heads": tables}
@@ -316,7 +358,7 @@ def _prefixes(index: int, lengths: tuple[int, ...]) -> Fields:
     places = rows.at_lengths(lengths, LAW_ROWS, index)
     commas = np.flatnonzero(np.array(ids) == model.reads(COMMA)[0])
     ends = [int(max(commas[(n // 2 <= commas) & (commas < n)], default=-1)) for n in lengths]
-    tables, outputs = laws.measure(model.module, ids, places, np.maximum(ends, 0))
+    tables, outputs = law_tables(model.module, ids, places, np.maximum(ends, 0))
     outputs[np.array(ends) < 0] = math.nan
     return {"lengths": list(lengths), "heads": tables, "ends": ends, "outputs": short(outputs)}
 
@@ -343,6 +385,6 @@ SETTINGS: Fields = {
     "repeats": {str(n): count for n, count in REPEATS.items()},
     "price": [PRICE_LENGTHS, PRICE_TEXTS, SHORT, LAYER, BEYOND_LENGTHS, SHIFT],
     "times": [round(t, 3) for t in rows.TIMES],
-    "laws": [LAW_ROWS, ONE_SOURCE, laws.COMPONENTS, COMMA],
+    "laws": [LAW_ROWS, ONE_SOURCE, COMPONENTS, COMMA],
 }
 """All that the numbers depend on, but the code."""

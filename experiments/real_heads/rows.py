@@ -33,6 +33,9 @@ Table = dict[str, FloatArray]
 TIMES = (0.5, 2**-0.5, 2**-0.25, 1.0, 2**0.25, 2**0.5, 2.0)
 """Multipliers of the logits."""
 
+HALVINGS = 24
+"""Steps of the search for the multiplier at which the largest weight is a half."""
+
 LARGEST_ALPHA = 60.0
 """Random rows of a larger α are taken as of this one: all are frozen."""
 
@@ -145,6 +148,32 @@ def short(number: Any, digits: int = 5) -> Any:
     if isinstance(number, np.ndarray | list | tuple):
         return [short(entry, digits) for entry in number]
     return float(f"{number:.{digits}g}") if math.isfinite(number) else None
+
+
+def tails(logits: Tensor) -> Table:
+    """Return for each row, −∞ for hidden keys: n, range, largest weight, Λ, half.
+
+    With N(t) the keys whose logit is within t of the largest, Λ is the least number with
+    N(t) ≤ e^{Λt} for every t (arXiv 2605.12697). Half is the multiplier of the logits at which the
+    largest weight is ½. By the law it is at most 2Λ.
+    """
+    n = (logits > -math.inf).sum(-1)
+    gaps = logits.amax(-1, keepdim=True) - logits.sort(dim=-1, descending=True).values
+    counts = torch.arange(1, gaps.shape[-1] + 1, dtype=gaps.dtype).log()
+    slopes = counts[1:] / gaps[..., 1:]
+    tail = slopes.amax(-1)
+    low, high = tail.log() - HALVINGS * math.log(2.0), (2.0 * tail).log()
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        above = (-middle.exp()[..., None] * gaps).exp().sum(-1) > 2.0
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    return {
+        "n": n.double().numpy(),
+        "range": torch.where(gaps < math.inf, gaps, 0.0).amax(-1).numpy(),
+        "largest": 1.0 / (-gaps).exp().sum(-1).numpy(),
+        "tail": tail.numpy(),
+        "half": ((low + high) / 2.0).exp().numpy(),
+    }
 
 
 # --- random rows ----------------------------------------------------------------------------------

@@ -49,29 +49,25 @@ class Shown(NamedTuple):
         return {"model": self.model, "layer": self.layer, "head": self.head}
 
 
-def at_distance(distance: int) -> Meant:
-    """Return the key so many places after the query."""
-
-    def at(ids: list[int], places: Places) -> Places:
-        keys = places + distance
-        return np.where((keys >= 0) & (keys < len(ids)), keys, -1)
-
-    return at
+def at_distance(distance: int, ids: list[int], places: Places) -> Places:
+    """Return the key so many places after each query; −1 where there is none."""
+    keys = places + distance
+    return np.where((keys >= 0) & (keys < len(ids)), keys, -1)
 
 
 SHOWN = (
     Shown("SmolLM2", 18, 6, "what followed when this was said before", rows.repeated_needle),
     Shown("SmolLM2", 20, 4, "a sink: the first token"),
-    Shown("SmolLM2", 16, 0, "the token before", at_distance(-1)),
+    Shown("SmolLM2", 16, 0, "the token before", partial(at_distance, -1)),
     Shown("SmolLM2", 5, 6, "the same token, earlier", lambda *of: rows.find_needles(*of)["same"]),
-    Shown("SmolLM2", 11, 6, "itself", at_distance(0)),
+    Shown("SmolLM2", 11, 6, "itself", partial(at_distance, 0)),
     Shown("SmolLM2", 0, 6, "broad: a little of everything"),
-    Shown("MiniLM", 0, 2, "the token before, and nothing else", at_distance(-1)),
-    Shown("MiniLM", 1, 8, "the token after", at_distance(1)),
+    Shown("MiniLM", 0, 2, "the token before, and nothing else", partial(at_distance, -1)),
+    Shown("MiniLM", 1, 8, "the token after", partial(at_distance, 1)),
     Shown("MiniLM", 0, 0, "broad: half of the sentence"),
     Shown("AntiBERTy", 3, 0, "a sink that is not the first token"),
     Shown("RXNMapper", 10, 5, "the same atom on the other side of the arrow"),
-    Shown("rxnfp", 4, 0, "two symbols on", at_distance(2)),
+    Shown("rxnfp", 4, 0, "two symbols on", partial(at_distance, 2)),
 )
 
 

@@ -22,7 +22,6 @@ from experiments.records import Entry, Fields
 
 RESAMPLED = 400
 INTERVAL = (5.0, 95.0)
-WITH_INTERVALS = ("first",)
 FINDS = 0.3
 """Mean weight of its needle from which a head is said to find it."""
 LISTED = 0.1
@@ -144,10 +143,11 @@ def _columns(tables: list[Fields]) -> Fields:
     columns: Fields = {"n": brief(column(tables, "n").mean())}
     for name in tables[0]:
         if name != "n":
-            middle, low, high = interval(column(tables, name))
-            columns[name] = brief(middle)
-            if name in WITH_INTERVALS and len(tables) > 1:
-                columns |= {f"{name}_low": brief(low), f"{name}_high": brief(high)}
+            values = column(tables, name)
+            columns[name] = brief(mean(values))
+            if name == "first" and len(tables) > 1:
+                _, low, high = interval(values)
+                columns |= {"first_low": brief(low), "first_high": brief(high)}
     return columns
 
 

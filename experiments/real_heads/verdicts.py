@@ -191,12 +191,6 @@ def curve() -> tuple[FloatArray, FloatArray]:
     return np.array(list(losses)), np.array(list(losses.values()))
 
 
-def of_beyond() -> dict[float, FloatArray]:
-    """Return the losses at each length up to beyond that of training, by multiplier."""
-    losses = _by_times(record("beyond").entries)
-    return {times: np.mean(of_texts, axis=0) for times, of_texts in losses.items()}
-
-
 def _by_times(entries: Sequence[Entry]) -> dict[float, list[list[float]]]:
     """Return the losses of the texts under each multiplier, the smallest first."""
     losses: dict[float, list[list[float]]] = {}
@@ -227,7 +221,8 @@ def price() -> Judged:
     yield "P2", {"drift": best[-1] - best[LENGTHS_OF_LOSS.index(128)]}
     half, twice = (of_lengths[i] - of_lengths[len(of_lengths) // 2] for i in (0, -1))
     yield "P3", {"half less twice": half - twice, "half": half, "twice": twice}
-    by_times = of_beyond()
+    beyond = _by_times(record("beyond").entries)
+    by_times = {times: np.mean(of_texts, axis=0) for times, of_texts in beyond.items()}
     right, more = by_times[1.0], by_times[max(by_times)] - by_times[1.0]
     numbers = {"rise": right[-1] - right[-2], "cost beyond less before": more[-1] - more[-3]}
     yield "P4", {**numbers, "cost beyond": more[-1], "cost before": more[-3]}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from attnlib.auditing import CODES
-from experiments.known_bugs import BUGS, __main__, audits, costs, unseen
+from experiments.known_bugs import BUGS, __main__, audits, unseen
 from experiments.known_bugs.bugs import LABELS
 from experiments.lab import fields
 from experiments.records import load
@@ -119,7 +119,7 @@ def bugs(recorded):
 
 
 def test_the_record_is_of_the_known_bugs_of_today(recorded):
-    for name, today in (("config", costs.CONFIG), ("training", costs.TRAINING)):
+    for name, today in (("config", audits.CONFIG), ("training", audits.TRAINING)):
         known = recorded.settings[name].items()  # and what no run could choose any more
         kept = {key: value for key, value in known if key in fields.names(type(today))}
         assert type(today)(**kept) == today

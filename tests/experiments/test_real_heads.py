@@ -11,7 +11,7 @@ from attnlib.probing.measure import measure as measured
 from attnlib.probing.observer import Observer
 from attnlib.probing.tokens import TokenTracker
 from experiments.compatibility import tiny
-from experiments.real_heads import inputs, laws, parts, rows
+from experiments.real_heads import inputs, parts, rows
 from experiments.real_heads.inputs import Model
 
 LAYERS, HEADS, WORDS = 2, 4, 60
@@ -116,7 +116,7 @@ def test_slopes_are_derivatives(small):
 
 def test_the_tail_of_a_row_by_hand():
     logits = torch.tensor([[[0.0, 3.0, -1.0, 2.5, 2.0, -math.inf]]], dtype=torch.float64)
-    tail = {name: number.item() for name, number in laws.tails(logits).items()}
+    tail = {name: number.item() for name, number in rows.tails(logits).items()}
     gaps = np.array([0.0, 0.5, 1.0, 3.0, 4.0])
     assert (tail["n"], tail["range"]) == (5, 4.0)
     assert tail["largest"] == pytest.approx(1.0 / np.exp(-gaps).sum())

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from attnlib import cli
 from attnlib.auditing import audit, modules
 from experiments.census import meant
-from experiments.compatibility import tiny
-from experiments.compatibility.models import SMALL
+from experiments.compatibility import SMALL, tiny
 
 IDS = torch.randint(3, 60, (2, 12), generator=torch.Generator().manual_seed(0))
 OF_THIS_YEAR = {
