@@ -339,13 +339,9 @@ def _integrate(
     law: Law, scale: FloatArray, keys: FloatArray, quantity: RowFunctional
 ) -> FloatArray:
     """Return the expectation at each pair of α and n, for independent scores, α by α."""
-    alphas, which, sizes = np.unique(scale, return_inverse=True, return_counts=True)
-    result = np.empty_like(scale)
-    groups = np.split(np.argsort(which, kind="stable"), np.cumsum(sizes)[:-1])
-    for alpha, group in zip(alphas, groups, strict=False):
-        counts, position = np.unique(keys[group], return_inverse=True)
-        result[group] = _gumbel.integral(law, float(alpha), counts, quantity)[position]
-    return result
+    return quadrature.groupwise(
+        lambda alpha, counts: _gumbel.integral(law, alpha, counts, quantity), scale, keys
+    )
 
 
 def _average_over_factor(

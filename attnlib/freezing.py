@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from attnlib import _checking, scores
 from attnlib._checking import FloatArray
 from attnlib._numerics.quadrature import elementwise
-from attnlib._roots import first_roots, too_many_keys
+from attnlib._roots import first_roots, root, too_many_keys
 from attnlib.scores import Cosine, DotProduct, Law, Normal
 
 LARGEST_LOG = 700.0
@@ -77,9 +77,7 @@ def _critical_of_normal(law: Law, log_n: FloatArray) -> FloatArray:
 
 @_critical.register
 def _critical_of_cosine(law: Cosine, log_n: FloatArray) -> FloatArray:
-    from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
-    def root(log_n: float) -> float:
+    def alpha(log_n: float) -> float:
         if log_n == 0.0:
             return 0.0
 
@@ -88,11 +86,10 @@ def _critical_of_cosine(law: Cosine, log_n: FloatArray) -> FloatArray:
             at = law.log_mgf_derivatives(alpha)
             return float(at.deficit - alpha * at.first_complement) - log_n
 
-        # ακ' − κ lies between 0 and α²/2, and grows like (d − 1)/2 · log α.
-        low = 0.5 * np.log(2.0 * log_n)
-        high = np.log(law.d) + 2.0 + 2.0 * log_n / (law.d - 1)
-        if high > LARGEST_LOG and excess(LARGEST_LOG) < 0.0:
+        low = 0.5 * float(np.log(2.0 * log_n))  # ακ' − κ lies between 0 and α²/2
+        log_alpha = root(excess, low, low, LARGEST_LOG, xtol=1e-12)
+        if log_alpha == LARGEST_LOG:
             raise too_many_keys(log_n, np.exp(LARGEST_LOG))
-        return float(np.exp(brentq(excess, low, min(high, LARGEST_LOG), xtol=1e-12)))
+        return float(np.exp(log_alpha))
 
-    return elementwise(root, log_n)
+    return elementwise(alpha, log_n)
