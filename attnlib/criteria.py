@@ -14,9 +14,6 @@ from attnlib import _checking, annealed, exact, freezing
 from attnlib._roots import root
 from attnlib.scores import Law, check_law
 
-FIRST_STEP = 0.1
-"""First step of the search of `same_entropy`, in log α; each next one is twice as long."""
-
 REFERENCE_KEYS = 512
 """Number of keys at which the entropy criterion takes the entropy of the scale 1/√d."""
 
@@ -135,5 +132,5 @@ def same_entropy(law: Law, n: int) -> float | None:
     low, high = map(float, np.log(unit) + np.log([1e-3, 9e3]))  # of what `exact` has
     first = np.log(unit) + np.log(2.0 * (np.log(keys) - wanted)) / 2.0
     start = float(np.clip(first, low, high))
-    best = root(missing, start, low, high, step=FIRST_STEP, xtol=1e-10)
+    best = root(missing, start, low, high, step=0.1, xtol=1e-10)
     return float(np.exp(best)) if low < best < high else None

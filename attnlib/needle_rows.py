@@ -13,9 +13,6 @@ from attnlib._checking import FloatArray
 from attnlib._roots import root
 from attnlib.sampling import Estimate, make_estimate
 
-LARGEST_FACTOR = 1e3
-"""The largest factor that `needle_calibration` searches, and one over the smallest."""
-
 
 class NeedleCalibration(NamedTuple):
     """Hold how far a head's scale is from that of the least mean loss, as `needle_calibration`."""
@@ -80,7 +77,7 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     def calibration(best: float, best_error: float) -> NeedleCalibration:
         return NeedleCalibration(make_estimate(ratio, ratio_error), make_estimate(best, best_error))
 
-    end = float(np.log(LARGEST_FACTOR))
+    end = float(np.log(1e3))
     log_best = root(slope, 0.0, -end, end)
     if abs(log_best) == end:
         return calibration(0.0 if log_best < 0.0 else np.inf, np.nan)

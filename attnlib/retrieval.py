@@ -37,10 +37,8 @@ of logit b, multiplies φ^{n−1} by exp(−e^{b−u}).
 Chapter: retrieval.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -61,12 +59,6 @@ RAREST = 700.0
 
 LONGEST_LOG, LONGEST_LOG_OF_RULES = 700.0, 100.0
 """Logarithms of the largest numbers of keys of `reach`: at a fixed α, and by a rule."""
-
-SMALL_GAP = 1e-5
-"""Below it, in standard deviations, a fixed needle's best α is taken to be linear in the gap."""
-
-STEP_OF_RULES = 0.25
-"""Step in log n at which the search for the n at which a rule loses the needle begins."""
 
 HALF = 0.5 * (1.0 - 1e-13)
 """The weight that a needle keeps, to rounding."""
@@ -172,7 +164,11 @@ def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     0.25
     """
     keys, strengths = _checking.broadcast(n=_checking.whole_keys(n), needle=_check(law, needle))
-    return _evaluate_each_strength(needle, strengths, keys, partial(_compute_accuracy, law))
+
+    def compute(strength: float, counts: FloatArray) -> FloatArray:
+        return _compute_accuracy(law, type(needle)(strength), counts)
+
+    return quadrature.groupwise(compute, keys, strengths)
 
 
 def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
@@ -195,10 +191,10 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     if isinstance(needle, Tilted):
         return strengths.copy()
 
-    def best(single: Needle, n: FloatArray) -> FloatArray:
-        return np.array([_root_of_slope(law, single, keys) for keys in n])
+    def best(strength: float, counts: FloatArray) -> FloatArray:
+        return np.array([_root_of_slope(law, Fixed(strength), count) for count in counts])
 
-    return _evaluate_each_strength(needle, strengths, keys, best)
+    return quadrature.groupwise(best, keys, strengths)
 
 
 def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -217,8 +213,7 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     array([0.        , 1.1499...,        inf])
     """
     distance, keys = _checking.finite("gap", gap), _checking.keys(n)
-    if (distance <= 0.0).any():
-        raise ValueError(f"gap must be above 0, got gap={distance[distance <= 0.0][0]:g}")
+    _checking.require("gap", distance, distance > 0.0, "above 0")
     distance, keys = _checking.broadcast(gap=distance, n=keys)
     log_n = np.log(keys)
     with np.errstate(over="ignore"):  # of tiny gaps, which are not enough
@@ -268,11 +263,15 @@ def reach(
             alpha=exact.checked_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
 
-        def at_scales(single: Needle, alphas: FloatArray) -> FloatArray:  # E P only falls with n
+        def reached(strength: float, alphas: FloatArray) -> FloatArray:  # E P only falls with n
+            single = type(needle)(strength)
             return np.array([_reach(law, quantity, single, float(a)) for a in alphas])
 
-        return _evaluate_each_strength(needle, strengths, scale, at_scales)
-    rule = _find_policy(policy)
+        return quadrature.groupwise(reached, scale, strengths)
+    rule = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
+    if rule is None:
+        error = ValueError if isinstance(policy, str) else TypeError
+        raise error(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
     size = _checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
     return quadrature.elementwise(
         lambda strength: _reach_by_rule(law, quantity, type(needle)(strength), rule, size),
@@ -297,12 +296,6 @@ def _divide_scores(needle: Needle, factor: float) -> Needle:
     return Tilted(_strength(needle) * factor) if tilted else Fixed(_strength(needle) / factor)
 
 
-def _needle_nodes(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Nodes:
-    if isinstance(needle, Tilted):
-        return law.quadrature_nodes(alpha, log_n, tilt=_strength(needle), further=further)
-    return Nodes(np.array([_strength(needle)]), np.ones(1))
-
-
 def _rarity(needle: Needle, law: Law, alpha: float) -> float:
     """Return r where e^{−r} = E e^{a(s − s_*)} bounds the chance that a key beats the needle."""
     strength = _strength(needle)
@@ -310,9 +303,8 @@ def _rarity(needle: Needle, law: Law, alpha: float) -> float:
         a = min(alpha, strength / 2.0)
         norm, other_key, needle_key = law.log_mgf([strength, a, strength - a])
         return float(np.clip(norm - other_key - needle_key, 0.0, RAREST))
-    unit = law.spread
     rarity = 0.0
-    for a in alpha * 2.0 ** -np.arange(np.ceil(np.log2(max(alpha * unit, 64.0)))):
+    for a in alpha * 2.0 ** -np.arange(np.ceil(np.log2(max(alpha * law.spread, 64.0)))):
         with suppress(UnderflowError):  # another a bounds it too
             rarity = max(rarity, float(a * strength - law.log_mgf(a)))
     return min(rarity, RAREST)
@@ -328,49 +320,22 @@ def _check(law: Law, needle: Needle) -> FloatArray:
     strengths, spread = np.asarray(_strength(needle)), law.spread
     if isinstance(needle, Tilted):
         name, largest = "theta", exact.LARGEST_SCALE / spread
-        if strengths.size:
-            top = np.minimum(strengths.max(), largest)
-            if not np.isfinite(_split_mixture(law, 0.0)[0].log_mgf(top)):
-                raise ValueError(
-                    f"theta must be one for which E e^(theta s) is finite for {law!r:.80}, "
-                    f"got theta={strengths.max():g}"
-                )
+        independent, *_ = _split_mixture(law, 0.0)
+        mean = independent.log_mgf(np.minimum(strengths, largest))
+        kind = f"one for which E e^(theta s) is finite for {law!r:.80}"
+        _checking.require(name, strengths, np.isfinite(mean), kind)
     else:
         name = "gap"
         largest = 1.0 if law.applied_to == "cosine" else exact.LARGEST_SCALE * spread
-    wrong = np.abs(strengths) > largest
-    if wrong.any():
-        raise ValueError(
-            f"{name} must be at most {largest:g} for {law!r:.80}, "
-            f"got {name}={strengths[wrong][0]:g}"
-        )
+    kind = f"at most {largest:g} for {law!r:.80}"
+    _checking.require(name, strengths, np.abs(strengths) <= largest, kind)
     return strengths
-
-
-def _find_policy(policy: Any) -> Policy:
-    chosen = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
-    if chosen is None:
-        kind = ValueError if isinstance(policy, str) else TypeError
-        raise kind(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
-    return chosen
 
 
 def _split_mixture(law: Law, log_n: float) -> tuple[Law, list[float], FloatArray]:
     """Return a law of independent scores, and values and weights of the factor they share."""
     law, (factors, shares, _) = law.mixture(log_n) or (law, Nodes(np.ones(1), np.ones(1)))
     return law, list(map(float, factors)), shares
-
-
-def _evaluate_each_strength(
-    needle: Needle,
-    strengths: FloatArray,
-    others: FloatArray,
-    function: Callable[[Needle, FloatArray], FloatArray],
-) -> FloatArray:
-    """Return function(needle, others) for each entry of `strengths`, one call a strength."""
-    return quadrature.groupwise(
-        lambda strength, values: function(type(needle)(strength), values), strengths, others
-    )
 
 
 # --- the integrals --------------------------------------------------------------------------------
@@ -417,26 +382,25 @@ def _compute_expectation(
     )
     result = np.full(scale.shape, certain)
     uncertain = (keys > 1.0) | (quantity.sink > -np.inf)
-    scale, keys = scale[uncertain], keys[uncertain]
-
-    def at_strength(single: Needle, places: FloatArray) -> FloatArray:
-        chosen = places.astype(np.intp)
-        return _at_scales(law, single, scale[chosen], keys[chosen], quantity)
-
-    places = np.arange(scale.size, dtype=np.float64)
-    result[uncertain] = _evaluate_each_strength(needle, strengths[uncertain], places, at_strength)
+    which = (keys[uncertain], strengths[uncertain], scale[uncertain])
+    result[uncertain] = _at_each(law, needle, quantity, *which)
     return result
 
 
-def _at_scales(
-    law: Law, needle: Needle, scale: FloatArray, keys: FloatArray, quantity: RowFunctional
+def _at_each(
+    law: Law,
+    needle: Needle,
+    quantity: RowFunctional,
+    keys: FloatArray,
+    strengths: FloatArray,
+    scale: FloatArray,
 ) -> FloatArray:
-    """Return the expectation of a single needle at each pair of α and n."""
+    """Return the expectation at each n, strength and α."""
 
-    def at_scale(alpha: float, counts: FloatArray) -> FloatArray:
-        return _average_over_factor(law, needle, counts, alpha, quantity)
+    def at_scale(strength: float, alpha: float, counts: FloatArray) -> FloatArray:
+        return _average_over_factor(law, type(needle)(strength), counts, alpha, quantity)
 
-    return quadrature.groupwise(at_scale, scale, keys)
+    return quadrature.groupwise(at_scale, keys, strengths, scale)
 
 
 def _average_over_factor(
@@ -451,10 +415,15 @@ def _average_over_factor(
 def _integrate(
     law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: RowFunctional
 ) -> FloatArray:
-    integral_needle = _gumbel.Needle(
-        partial(_needle_nodes, needle, law), _rarity(needle, law, alpha) if quantity.rare else 0.0
-    )
-    return _gumbel.integral(law, alpha, keys - 1.0, quantity, integral_needle)
+    rarity = _rarity(needle, law, alpha) if quantity.rare else 0.0
+
+    def nodes(scale: float, log_n: float, further: float) -> Nodes:
+        if isinstance(needle, Tilted):
+            return law.quadrature_nodes(scale, log_n, tilt=_strength(needle), further=further)
+        return Nodes(np.array([_strength(needle)]), np.ones(1))
+
+    single = _gumbel.Needle(nodes, rarity)
+    return _gumbel.Maximum(law, alpha, keys - 1.0, quantity, single).integral()
 
 
 # --- the largest score, the best scale, the reach -------------------------------------------------
@@ -488,7 +457,7 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     gap, spread = float(_strength(needle)), law.spread
     if n == 1.0 or gap <= law.mean:
         return 0.0
-    if gap - law.mean < SMALL_GAP * spread:
+    if gap - law.mean < 1e-5 * spread:  # so small that the best α is linear in the gap
         return (gap - law.mean) / law.variance * n / (n - 1.0)
     if _split_mixture(law, 0.0)[0] is law:
         if np.isneginf(law.logpdf(gap + spread * OUTWARD)).all():
@@ -553,9 +522,10 @@ def _reach_by_rule(
 
     def scale_and_weight(keys: FloatArray) -> tuple[FloatArray, FloatArray]:
         scale = np.minimum(rule.alpha(keys, d), exact.LARGEST_SCALE) / spread
-        return scale, _at_scales(law, needle, scale, keys, quantity)
+        strengths = np.full(keys.size, _strength(needle))
+        return scale, _at_each(law, needle, quantity, keys, strengths, scale)
 
-    grid = np.arange(0.0, LONGEST_LOG_OF_RULES, STEP_OF_RULES)
+    grid = np.arange(0.0, LONGEST_LOG_OF_RULES, 0.25)
     # A needle below m others weighs 1/(1 + m) at most, whatever α: with n times the chance of
     # another to be above it, x, in the mean (1 − e^{−x})/x, and so below ½ from x = 2 on.
     possible = _compute_accuracy(law, needle, np.exp(grid)) >= np.exp(-2.0)

@@ -251,18 +251,19 @@ def elementwise(function: Callable[[float], float], values: FloatArray) -> Float
 
 
 def groupwise(
-    function: Callable[[float, FloatArray], FloatArray], groups: FloatArray, values: FloatArray
+    function: Callable[..., FloatArray], values: FloatArray, *groups: FloatArray
 ) -> FloatArray:
-    """Return function(group, value) for each entry of two arrays of one shape.
+    """Return function(*group, value) for each entry of arrays of one shape.
 
     There is one call for each distinct group: it gets the distinct values of the group, increasing.
     """
-    result = np.empty(groups.shape)
-    distinct, which, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    result = np.empty(values.shape)
+    labels = np.stack([group.ravel() for group in groups])
+    distinct, which, sizes = np.unique(labels, axis=1, return_inverse=True, return_counts=True)
     members = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(sizes)[:-1])
-    for group, places in zip(distinct, members, strict=False):
+    for group, places in zip(distinct.T, members, strict=False):
         arguments, position = np.unique(values.flat[places], return_inverse=True)
-        result.flat[places] = function(float(group), arguments)[position]
+        result.flat[places] = function(*map(float, group), arguments)[position]
     return result
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from scipy.special import gammaln, kve
+from scipy.special import gamma, gammaln, kve
 
 from attnlib._checking import FloatArray
 
@@ -23,24 +23,17 @@ def log_gamma_half_step(a: FloatArray) -> FloatArray:
 
     It holds for 1e-300 ≤ a ≤ 1e100. SciPy's `gammaln` taken twice would lose as many digits as log
     Γ has before the point. From a = 20 on this is the asymptotic series ½ log a − 1/(8a) +
-    1/(192a³) − 1/(640a⁵) + … , whose first dropped term is below 1e-15 there; smaller a is stepped
-    up by Γ(a + 1) = aΓ(a).
+    1/(192a³) − 1/(640a⁵) + … , whose first dropped term is below 1e-15 there; below, Γ itself is
+    not too large.
 
     >>> float(log_gamma_half_step(np.array(0.5)))  # Γ(1)/Γ(½) = 1/√π
     -0.57236494292470
     """
-    shifted = np.asarray(a, dtype=np.float64)
-    correction = np.zeros_like(shifted)
-    for _ in range(20):
-        small = shifted < 20.0
-        if not small.any():
-            break
-        # Γ(a + ½)/Γ(a) = [Γ(a + 3/2)/Γ(a + 1)] · a/(a + ½)
-        correction = np.where(small, correction - np.log1p(0.5 / shifted), correction)
-        shifted = np.where(small, shifted + 1.0, shifted)
-    x = 1.0 / shifted**2
-    series = (-1 / 8 + x * (1 / 192 + x * (-1 / 640 + x * (17 / 14336 - x * 31 / 18432)))) / shifted
-    return 0.5 * np.log(shifted) + series + correction
+    small, large = np.minimum(a, 20.0), np.maximum(a, 20.0)
+    x = 1.0 / large**2
+    series = (-1 / 8 + x * (1 / 192 + x * (-1 / 640 + x * (17 / 14336 - x * 31 / 18432)))) / large
+    direct = np.log(gamma(small + 0.5) / gamma(small))
+    return np.where(a < 20.0, direct, 0.5 * np.log(large) + series)
 
 
 @cache
