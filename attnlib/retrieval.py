@@ -484,17 +484,11 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
 
 
 def _reach(
-    law: Law,
-    quantity: RowFunctional,
-    needle: Needle,
-    alpha: float,
-    *,
-    start: float = 0.0,
-    end: float = LONGEST_LOG,
+    law: Law, quantity: RowFunctional, needle: Needle, alpha: float, start: float = 0.0
 ) -> float:
     """Return the largest n at which the needle keeps half of the weight, under a fixed α.
 
-    The search begins at log n = `start`; the result is infinite if it would be beyond `end`.
+    The search begins at log n = `start`.
     """
 
     def lacking(log_n: float) -> float:
@@ -503,8 +497,8 @@ def _reach(
 
     if lacking(0.0) > 0.0:
         return 0.0
-    log_n = root(lacking, start, 0.0, end, xtol=1e-13)
-    return float(np.inf) if log_n == end else float(np.floor(np.exp(log_n) * (1.0 + 1e-11)))
+    log_n = root(lacking, start, 0.0, LONGEST_LOG, xtol=1e-13)
+    return float(np.floor(np.exp(log_n) * (1.0 + 1e-11))) if log_n < LONGEST_LOG else float(np.inf)
 
 
 def _reach_by_rule(
@@ -543,16 +537,15 @@ def _reach_by_rule(
         if not places.size:
             break
         middle = np.floor((keys[places - 1] + keys[places]) / 2.0)
-        found = scale_and_weight(middle)
-        keys, scales, weights = (
-            np.insert(known, places, new)
-            for known, new in zip((keys, scales, weights), (middle, *found), strict=True)
-        )
+        middle_scales, middle_weights = scale_and_weight(middle)
+        keys = np.insert(keys, places, middle)
+        scales = np.insert(scales, places, middle_scales)
+        weights = np.insert(weights, places, middle_weights)
     if last < 0:
         return 0.0
     if last == keys.size - 1:
         return float(np.inf)
     if scales[last] == scales[last + 1]:
-        end = float(np.log(keys[last + 1]))
-        return _reach(law, quantity, needle, float(scales[last]), start=end)
+        start = float(np.log(keys[last + 1]))
+        return _reach(law, quantity, needle, float(scales[last]), start)
     return float(keys[last])
