@@ -24,12 +24,6 @@ from attnlib.scores import Law
 ABOVE = 5.0
 """e^{kx} exp(−e^x) is negligible for x above it and k up to 16, x = αs − u."""
 
-NEAR = (-5.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0)
-"""Distances of further points from the places where an integrand may be narrow."""
-
-LONGEST = 2**13
-"""Most points of a uniform grid of u; longer ones are replaced by panels."""
-
 BLOCK = 2**17
 """Numbers of an integrand that are computed at a time."""
 
@@ -178,7 +172,9 @@ class Maximum:
     def integral(self) -> FloatArray:
         """Return the expectation `quantity` for each number of keys."""
         some = np.unique(np.append(self._keys[:: self._keys.size // 16 + 1], self._keys[-1]))
-        near = np.add.outer(self._marks, NEAR).ravel()
+        # Where an integrand may be narrow there are further points.
+        distances = [-5.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0]
+        near = np.add.outer(self._marks, distances).ravel()
         u = np.append(np.linspace(self._lowest, self._highest, 64), near)  # locates the integrand
         u = np.unique(np.clip(u, self._lowest, self._highest))
         heights = np.abs(self._quantity.integrand(self._inputs(u, some)))
@@ -187,7 +183,7 @@ class Maximum:
         if not counts.size:
             return np.full(self._keys.shape, self._quantity.offset)
         left, right = u[max(counts[0] - 1, 0)], u[min(counts[-1] + 1, u.size - 1)]
-        if self._is_smooth or right - left <= self._step * LONGEST:
+        if self._is_smooth or right - left <= self._step * 2**13:  # a longer grid is a waste
             left, right = np.floor(left / self._step), np.ceil(right / self._step)
             u = self._step * np.arange(left, right + 1.0)
             lengths = np.full(u.size, self._step)

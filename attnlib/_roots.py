@@ -11,9 +11,6 @@ from attnlib._checking import FloatArray
 from attnlib._numerics.quadrature import UnderflowError, elementwise
 from attnlib.scores import LARGEST_TILT, Law
 
-SMALLEST_TILT = 2.0**-28
-"""What is infinite at this α over the standard deviation is so for every α > 0: heavy tails."""
-
 
 def root(
     function: Callable[[float], float],
@@ -74,7 +71,8 @@ def _first_root(left: Callable[[float], float], right: float, spread: float) -> 
     index = -16
     while bounded(alpha(index)) > right:
         index -= 4
-        if alpha(index) * spread < SMALLEST_TILT and left(alpha(index)) == inf:
+        # What is infinite there is so for every α > 0: heavy tails.
+        if alpha(index) * spread < 2.0**-28 and left(alpha(index)) == inf:
             return 0.0
     while bounded(alpha(index + 1)) <= right:
         index += 1

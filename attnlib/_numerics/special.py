@@ -15,8 +15,6 @@ from attnlib._checking import FloatArray
 ORDER_OF_UNIFORM_EXPANSION = 25.0
 """From this order ν on the uniform expansions of K_ν and I_ν are used."""
 
-_TERMS = 15
-
 
 def log_gamma_half_step(a: FloatArray) -> FloatArray:
     """Return log Γ(a + ½) − log Γ(a), with an error below 1e-14·(1 + |value|).
@@ -37,18 +35,18 @@ def log_gamma_half_step(a: FloatArray) -> FloatArray:
 
 
 @cache
-def debye_polynomials() -> tuple[Polynomial, ...]:
-    """Return the polynomials U_0 … U_14 of Debye's expansions of the modified Bessel functions.
+def debye_polynomials() -> tuple[tuple[Polynomial, ...], ...]:
+    """Return U_0 … U_14 of Debye's expansions of the modified Bessel functions, each as U, U', U''.
 
     U_{k+1}(t) = ½t²(1 − t²)U_k'(t) + ⅛∫₀ᵗ(1 − 5x²)U_k(x) dx, U_0 = 1
     (NIST Digital Library of Mathematical Functions, 10.41.9).
     """
     polynomials = [Polynomial([1.0])]
-    for _ in range(_TERMS - 1):
+    for _ in range(14):
         u = polynomials[-1]
         raised = Polynomial([0.0, 0.0, 0.5, 0.0, -0.5]) * u.deriv()
         polynomials.append(raised + (Polynomial([1.0, 0.0, -5.0]) * u).integ() / 8.0)
-    return tuple(polynomials)
+    return tuple((u, u.deriv(), u.deriv(2)) for u in polynomials)
 
 
 def log_bessel_k_normalised(order: float, z: FloatArray) -> FloatArray:
@@ -83,7 +81,7 @@ def _uniform_k(order: float, z: FloatArray) -> FloatArray:
     r = np.hypot(1.0, x)
     delta = x * (x / (1.0 + r))
     series = np.zeros_like(x)
-    for k, u in reversed(list(enumerate(debye_polynomials()))):
+    for k, (u, *_) in reversed(list(enumerate(debye_polynomials()))):
         series = series + (-1.0) ** k * u(1.0 / r) / order**k
     # log Γ(ν + ½) = ν log ν − ν + ½ log 2π + stirling(ν)
     inverse = 1.0 / order**2
@@ -133,18 +131,13 @@ def log_bessel_i_normalised(order: float, alpha: FloatArray) -> BesselSeries:
     return BesselSeries(deficit, first, complement, second)
 
 
-@cache
-def _with_derivatives() -> tuple[tuple[Polynomial, ...], ...]:
-    return tuple((u, u.deriv(), u.deriv(2)) for u in debye_polynomials())
-
-
 def _uniform_i(order: float, alpha: FloatArray) -> BesselSeries:
     x = alpha / order
     r = np.hypot(1.0, x)
     p = 1.0 / r
     delta = x * (x / (1.0 + r))
     value, slope, bend, at_one = (np.zeros_like(x) for _ in range(4))
-    for k, (u, u_first, u_second) in reversed(list(enumerate(_with_derivatives()))):
+    for k, (u, u_first, u_second) in reversed(list(enumerate(debye_polynomials()))):
         weight = order**-k
         value = value + weight * u(p)
         slope = slope + weight * u_first(p)
