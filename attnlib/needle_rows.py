@@ -78,10 +78,9 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
         return NeedleCalibration(make_estimate(ratio, ratio_error), make_estimate(best, best_error))
 
     end = float(np.log(1e3))
-    log_best = root(slope, 0.0, -end, end)
-    if abs(log_best) == end:
-        return calibration(0.0 if log_best < 0.0 else np.inf, np.nan)
-    best = float(np.exp(log_best))
+    if slope(-end) >= 0.0 or slope(end) <= 0.0:
+        return calibration(0.0 if slope(-end) >= 0.0 else np.inf, np.nan)
+    best = float(np.exp(root(slope, 0.0, -end, end)))
     p = rows.softmax(ell, best)
     curvature = ((p * ell**2).sum(axis=1) - (p * ell).sum(axis=1) ** 2).mean()
     gap, mean = weighted_logits(best)

@@ -199,6 +199,10 @@ def _compute_statistic(
             f"({count}, …), got shape {values.shape}"
         )
     values = values.astype(np.float64)
-    kind = f"a function with values from -{LARGEST_VALUE:g} to {LARGEST_VALUE:g}"
-    _checking.require("statistic", values, np.abs(values) <= LARGEST_VALUE, kind)
+    wrong = ~(np.abs(values) <= LARGEST_VALUE)
+    if wrong.any():
+        raise ValueError(
+            f"statistic must return numbers from -{LARGEST_VALUE:g} to {LARGEST_VALUE:g}, "
+            f"got {values[wrong][0]:g}"
+        )
     return values
