@@ -49,11 +49,16 @@ def finite(name: str, value: ArrayLike, *, minimum: float = -np.inf) -> FloatArr
     array(2.)
     """
     array = real(name, value)
-    wrong = ~np.isfinite(array) | (array < minimum)
-    if wrong.any():
-        allowed = "finite" if minimum == -np.inf else f"finite and at least {minimum:g}"
-        raise ValueError(f"{name} must be {allowed}, got {name}={array[wrong][0]:g}")
+    kind = "finite" if minimum == -np.inf else f"finite and at least {minimum:g}"
+    require(name, array, np.isfinite(array) & (array >= minimum), kind)
     return array
+
+
+def require(name: str, array: FloatArray, allowed: ArrayLike, kind: str) -> None:
+    """Raise ValueError, with the first number that is not `allowed`, unless all are of a kind."""
+    wrong = ~np.asarray(allowed)
+    if wrong.any():
+        raise ValueError(f"{name} must be {kind}, got {name}={array[wrong].flat[0]:g}")
 
 
 def number(name: str, value: ArrayLike) -> float:
@@ -64,6 +69,11 @@ def number(name: str, value: ArrayLike) -> float:
     return float(array)
 
 
+def finite_number(name: str, value: Any, minimum: float) -> float:
+    """Return `value` as a float; raises as `finite`, and ValueError unless it is single."""
+    return float(finite(name, number(name, value), minimum=minimum))
+
+
 def positive(name: str, value: Any) -> float:
     """Return `value` as a float; TypeError unless real, ValueError unless single, finite and > 0.
 
@@ -71,8 +81,7 @@ def positive(name: str, value: Any) -> float:
     1.0
     """
     result = number(name, value)
-    if not 0.0 < result < np.inf:
-        raise ValueError(f"{name} must be a finite number above 0, got {name}={result:g}")
+    require(name, np.asarray(result), 0.0 < result < np.inf, "a finite number above 0")
     return result
 
 
@@ -117,11 +126,8 @@ def keys(n: ArrayLike) -> FloatArray:
 def whole_keys(n: ArrayLike) -> FloatArray:
     """Return n as float64; TypeError unless real, ValueError unless whole, from 1 to 2⁵³."""
     counts = keys(n)
-    wrong = (counts != np.floor(counts)) | (counts > LARGEST_INTEGER)
-    if wrong.any():
-        raise ValueError(
-            f"n must be whole numbers from 1 to 2**53, got n={counts[wrong].flat[0]:g}"
-        )
+    whole = (counts == np.floor(counts)) & (counts <= LARGEST_INTEGER)
+    require("n", counts, whole, "whole numbers from 1 to 2**53")
     return counts
 
 

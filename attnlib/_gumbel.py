@@ -24,18 +24,6 @@ from attnlib.scores import Law
 ABOVE = 5.0
 """e^{kx} exp(−e^x) is negligible for x above it and k up to 16, x = αs − u."""
 
-COARSE = 64
-"""Points of the first grid of u, which locates the integrand."""
-
-NEAR = (-5.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0)
-"""Distances of further points from the places where an integrand may be narrow."""
-
-LOWEST_LOG = -1e3
-"""Lower bound for log φ, at which φ and its powers are 0 in float64."""
-
-LONGEST = 2**13
-"""Most points of a uniform grid of u; longer ones are replaced by panels."""
-
 BLOCK = 2**17
 """Numbers of an integrand that are computed at a time."""
 
@@ -122,7 +110,7 @@ class Averages:
         # Scores far below u count in full in φ, those far above it in 1 − φ.
         cdf, complement = self._below[start], self._above[start + width]
         inner = []
-        for part in _slices(u.size, CACHED // width):
+        for part in slices(u.size, CACHED // width):
             index = start[part, None] + np.arange(width)
             # From 7 on exp(−e^{αs−u}) is 0, but e^{k(αs−u)} would overflow.
             exponent = np.minimum(self.levels[index] - u[part, None], 7.0)
@@ -135,21 +123,15 @@ class Averages:
         with np.errstate(divide="ignore"):
             low = np.log(cdf)
         log_cdf = np.where(complement > 0.5, low, np.log1p(-np.minimum(complement, 0.5)))
-        return np.maximum(log_cdf, LOWEST_LOG), np.concatenate(inner, axis=-1)
+        # At −1e3 φ and its powers are 0 in float64.
+        return np.maximum(log_cdf, -1e3), np.concatenate(inner, axis=-1)
 
 
-def integral(
-    law: Law, alpha: float, keys: FloatArray, quantity: RowFunctional, needle: Needle | None = None
-) -> FloatArray:
-    """Return the expectation `quantity` of rows of independent scores, for each number of keys.
+class Maximum:
+    """Integrate over u, the largest of the numbers αs + X of a row of independent scores.
 
     `keys` increases; with a needle it counts the keys without it.
     """
-    return _Maximum(law, alpha, keys, quantity, needle).integral()
-
-
-class _Maximum:
-    """Integrate over u, the largest of the numbers αs + X of a row."""
 
     def __init__(
         self,
@@ -157,7 +139,7 @@ class _Maximum:
         alpha: float,
         keys: FloatArray,
         quantity: RowFunctional,
-        needle: Needle | None,
+        needle: Needle | None = None,
     ) -> None:
         log_n = float(np.log(keys[-1] + (1 if needle else 0)))
         rare = needle.rarity if needle and quantity.rare else 0.0
@@ -188,9 +170,12 @@ class _Maximum:
         self._keys, self._quantity = keys, quantity
 
     def integral(self) -> FloatArray:
+        """Return the expectation `quantity` for each number of keys."""
         some = np.unique(np.append(self._keys[:: self._keys.size // 16 + 1], self._keys[-1]))
-        near = np.add.outer(self._marks, NEAR).ravel()
-        u = np.append(np.linspace(self._lowest, self._highest, COARSE), near)
+        # Where an integrand may be narrow there are further points.
+        distances = [-5.0, -2.0, 0.0, 2.0, 5.0, 10.0, 20.0, 40.0]
+        near = np.add.outer(self._marks, distances).ravel()
+        u = np.append(np.linspace(self._lowest, self._highest, 64), near)  # locates the integrand
         u = np.unique(np.clip(u, self._lowest, self._highest))
         heights = np.abs(self._quantity.integrand(self._inputs(u, some)))
         tops = heights.max(axis=-1, keepdims=True)
@@ -198,7 +183,7 @@ class _Maximum:
         if not counts.size:
             return np.full(self._keys.shape, self._quantity.offset)
         left, right = u[max(counts[0] - 1, 0)], u[min(counts[-1] + 1, u.size - 1)]
-        if self._is_smooth or right - left <= self._step * LONGEST:
+        if self._is_smooth or right - left <= self._step * 2**13:  # a longer grid is a waste
             left, right = np.floor(left / self._step), np.ceil(right / self._step)
             u = self._step * np.arange(left, right + 1.0)
             lengths = np.full(u.size, self._step)
@@ -207,7 +192,7 @@ class _Maximum:
         row = self._inputs(u, self._keys)
         parts = [
             self._quantity.integrand(row._replace(keys=row.keys[part])) @ lengths
-            for part in _slices(self._keys.size, BLOCK // u.size)
+            for part in slices(self._keys.size, BLOCK // u.size)
         ]
         return np.concatenate(parts) + self._quantity.offset
 
@@ -235,5 +220,6 @@ class _Maximum:
             tops = np.maximum(tops, reached)
 
 
-def _slices(size: int, length: int) -> list[slice]:
+def slices(size: int, length: int) -> list[slice]:
+    """Return the parts of at most `length` of a range, one at least."""
     return [slice(i, i + max(length, 1)) for i in range(0, size, max(length, 1))]

@@ -1,7 +1,8 @@
-"""Solve for the α at which a function of a law, computed by quadrature, equals log n."""
+"""Find roots: of an increasing function, and the α at which one of a law equals log n."""
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from math import inf, ldexp
 
 import numpy as np
@@ -10,8 +11,32 @@ from attnlib._checking import FloatArray
 from attnlib._numerics.quadrature import UnderflowError, elementwise
 from attnlib.scores import LARGEST_TILT, Law
 
-SMALLEST_TILT = 2.0**-28
-"""What is infinite at this α over the standard deviation is so for every α > 0: heavy tails."""
+
+def root(
+    function: Callable[[float], float],
+    start: float,
+    low: float,
+    high: float,
+    *,
+    step: float = 1.0,
+    **options: float,
+) -> float:
+    """Return the root of an increasing function between two ends; an end where there is none.
+
+    - `start`: where the search begins. Its steps double from `step` until they enclose the root.
+    - `options`: the tolerances of SciPy's `brentq`.
+    """
+    from scipy.optimize import brentq  # takes as long to load as all of attnlib
+
+    values = cache(function)
+    near, sign = start, -1.0 if values(start) > 0.0 else 1.0
+    end = low if sign < 0.0 else high
+    while near != end:
+        far = min(max(near + sign * step, low), high)
+        if values(near) * values(far) <= 0.0:
+            return float(brentq(values, near, far, **options))
+        near, step = far, 2.0 * step
+    return end
 
 
 def first_roots(law: Law, left: Callable[[float], float], log_n: FloatArray) -> FloatArray:
@@ -46,7 +71,8 @@ def _first_root(left: Callable[[float], float], right: float, spread: float) -> 
     index = -16
     while bounded(alpha(index)) > right:
         index -= 4
-        if alpha(index) * spread < SMALLEST_TILT and left(alpha(index)) == inf:
+        # What is infinite there is so for every α > 0: heavy tails.
+        if alpha(index) * spread < 2.0**-28 and left(alpha(index)) == inf:
             return 0.0
     while bounded(alpha(index + 1)) <= right:
         index += 1

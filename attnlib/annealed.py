@@ -115,21 +115,11 @@ def _log_collision(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray
     scores.check_law(law)
     scale, keys = _checking.alpha(alpha), _checking.keys(n)
     scale, keys = _checking.broadcast(alpha=scale, n=keys)
-    return _exponent(law, scale) - np.log(keys), scale
-
-
-@singledispatch
-def _exponent(law: Law, alpha: FloatArray) -> FloatArray:
-    """Return R(α) in the approximation Σp² ≈ e^R/n: κ(2α) − 2κ(α) for independent scores."""
-    return law.log_mgf_ratio(alpha)
-
-
-@_exponent.register
-def _exponent_of_dot_products(law: DotProduct, alpha: FloatArray) -> FloatArray:
-    """Return R(α) = log E e^{α²|q|²/d}, the mean over the query q: it equals κ(√2 α)."""
-    with np.errstate(over="ignore"):
-        doubled = np.minimum(np.sqrt(2.0) * alpha, np.finfo(np.float64).max)
-    return law.log_mgf(doubled)
+    if isinstance(law, DotProduct):  # E e^{α²|q|²/d}, the mean over the query, is e^{κ(√2 α)}
+        with np.errstate(over="ignore"):
+            doubled = np.minimum(np.sqrt(2.0) * scale, np.finfo(np.float64).max)
+        return law.log_mgf(doubled) - np.log(keys), scale
+    return law.log_mgf_ratio(scale) - np.log(keys), scale
 
 
 @singledispatch

@@ -5,17 +5,14 @@ The criteria disagree, because they ask for different properties; none of them i
 Chapter: scaling_rules.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import digamma
 
 from attnlib import _checking, annealed, exact, freezing
+from attnlib._roots import root
 from attnlib.scores import Law, check_law
-
-FIRST_STEP = 0.1
-"""First step of the search of `same_entropy`, in log α; each next one is twice as long."""
 
 REFERENCE_KEYS = 512
 """Number of keys at which the entropy criterion takes the entropy of the scale 1/√d."""
@@ -122,8 +119,6 @@ def same_entropy(law: Law, n: int) -> float | None:
     >>> same_entropy(Normal(), 512), same_entropy(Normal(), 311)
     (1.0, None)
     """
-    from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
     check_law(law)
     keys = _checking.integer("n", n, minimum=2, maximum=2**40)
     unit = 1.0 / float(np.sqrt(law.variance))
@@ -131,17 +126,11 @@ def same_entropy(law: Law, n: int) -> float | None:
     if np.log(keys) <= wanted:
         return None
 
-    @cache
-    def excess(log_alpha: float) -> float:
-        return float(exact.entropy(law, np.exp(log_alpha), keys)) - wanted
+    def missing(log_alpha: float) -> float:
+        return wanted - float(exact.entropy(law, np.exp(log_alpha), keys))
 
     low, high = map(float, np.log(unit) + np.log([1e-3, 9e3]))  # of what `exact` has
     first = np.log(unit) + np.log(2.0 * (np.log(keys) - wanted)) / 2.0
-    near, step = float(np.clip(first, low, high)), FIRST_STEP
-    end = high if excess(near) > 0.0 else low
-    while near != end:
-        far = min(near + step, end) if end == high else max(near - step, end)
-        if excess(near) * excess(far) <= 0.0:
-            return float(np.exp(brentq(excess, near, far, xtol=1e-10)))
-        near, step = far, 2.0 * step
-    return None
+    start = float(np.clip(first, low, high))
+    best = root(missing, start, low, high, step=0.1, xtol=1e-10)
+    return float(np.exp(best)) if low < best < high else None

@@ -34,7 +34,6 @@ normal result is averaged over its length.
 Chapter: mean_gradient.
 """
 
-from functools import singledispatch
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -62,9 +61,6 @@ PANEL = 0.25
 CHEBYSHEV = 16
 """Number of terms of the interpolating series."""
 
-BLOCK = 2**17
-"""Numbers that are computed at a time."""
-
 
 def collision_probability(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     """Return the mean collision probability E Y = E Σp², p = softmax(αs); 1/n at α = 0, 1 at n = 1.
@@ -87,8 +83,8 @@ def gradient(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     >>> [round(float(g), 4) for g in gradient(scores.Normal(), [1.0, 3.0, 100.0], 512)]
     [0.9948, 2.4843, 3.0436]
     """
-    scale, _ = _check_arguments(law, alpha, n)
-    return scale * _compute_expectation(law, alpha, n, _COMPLEMENT, only_key=0.0)
+    complement = _compute_expectation(law, alpha, n, _COMPLEMENT, only_key=0.0)
+    return np.asarray(alpha, dtype=np.float64) * complement
 
 
 def free_energy(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -114,7 +110,7 @@ def mean_score(law: Law, alpha: ArrayLike, n: ArrayLike) -> FloatArray:
     >>> float(mean_score(scores.Normal(), 2.0, 512) / gradient(scores.Normal(), 2.0, 512))
     1.0
     """
-    _check_arguments(law, alpha, n)
+    scores.check_law(law)
     return _compute_expectation(law, alpha, n, _MEAN_SCORE, only_key=law.mean)
 
 
@@ -241,25 +237,23 @@ def gradient_limit(law: Law, n: ArrayLike) -> FloatArray:
     return limit
 
 
-@singledispatch
 def _gap_density(law: Law, n: FloatArray) -> FloatArray:
-    """Return the density at 0 of s₁ − s₂, the two largest of n ≥ 2 independent scores."""
+    """Return the density at 0 of s₁ − s₂, the two largest of n ≥ 2 scores.
+
+    For dot products it is that of normal scores times E √d/|q|.
+    """
+    if isinstance(law, DotProduct):
+        if law.d == 1:
+            return np.full(n.shape, np.inf)
+        log_shortness = -log_gamma_half_step(np.array((law.d - 1) / 2.0))
+        shortness = float(np.sqrt(law.d / 2.0) * np.exp(log_shortness))
+        return _gap_density(Normal(), n) * shortness
     depth = quadrature.DEPTH + 2.0 * float(np.log(n.max(initial=2.0)))
     panels = law.panels(depth=depth, fractions=quadrature.TOWARDS_AN_END)
     log_below = np.log1p(-quadrature.tail_at_points(panels))
     logs = (2.0 * panels.log_density + panels.log_weights).ravel()
     below = np.exp((n[:, None] - 2.0) * log_below.ravel())
     return cast(FloatArray, n * (n - 1.0) * (below @ np.exp(logs)))
-
-
-@_gap_density.register
-def _gap_density_of_dot_products(law: DotProduct, n: FloatArray) -> FloatArray:
-    """Return the density at 0 of s₁ − s₂ for dot products: that of normal scores times E √d/|q|."""
-    if law.d == 1:
-        return np.full(n.shape, np.inf)
-    log_shortness = -log_gamma_half_step(np.array((law.d - 1) / 2.0))
-    shortness = float(np.sqrt(law.d / 2.0) * np.exp(log_shortness))
-    return _gap_density(Normal(), n) * shortness
 
 
 def _key_integrand(row: IntegrandInputs) -> FloatArray:
@@ -339,13 +333,11 @@ def _integrate(
     law: Law, scale: FloatArray, keys: FloatArray, quantity: RowFunctional
 ) -> FloatArray:
     """Return the expectation at each pair of α and n, for independent scores, α by α."""
-    alphas, which, sizes = np.unique(scale, return_inverse=True, return_counts=True)
-    result = np.empty_like(scale)
-    groups = np.split(np.argsort(which, kind="stable"), np.cumsum(sizes)[:-1])
-    for alpha, group in zip(alphas, groups, strict=False):
-        counts, position = np.unique(keys[group], return_inverse=True)
-        result[group] = _gumbel.integral(law, float(alpha), counts, quantity)[position]
-    return result
+
+    def at_scale(alpha: float, counts: FloatArray) -> FloatArray:
+        return _gumbel.Maximum(law, alpha, counts, quantity).integral()
+
+    return quadrature.groupwise(at_scale, keys, scale)
 
 
 def _average_over_factor(
@@ -382,8 +374,7 @@ def _interpolate(
     table = values.reshape(panels.size, CHEBYSHEV, counts.size)
     series = np.linalg.solve(chebyshev.chebvander(nodes, CHEBYSHEV - 1), table)
     result = np.empty_like(scale)
-    for i in range(0, scale.size, BLOCK // CHEBYSHEV):
-        part = slice(i, i + BLOCK // CHEBYSHEV)
+    for part in _gumbel.slices(scale.size, _gumbel.BLOCK // CHEBYSHEV):
         inside = chebyshev.chebvander(2.0 * (position[part] - panel[part]) - 1.0, CHEBYSHEV - 1)
         result[part] = (inside * series[which_panel[part], :, which_count[part]]).sum(axis=-1)
     result = np.exp(result) if quantity.logarithmic else result
@@ -400,10 +391,8 @@ def _check_arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArr
 
 def checked_scale(law: Law, alpha: ArrayLike) -> FloatArray:
     """Return α as float64; ValueError or TypeError unless from 0 to 10⁴/σ, σ the law's `spread`."""
-    scale, largest = _checking.alpha(alpha), LARGEST_SCALE / np.sqrt(law.variance)
-    if (scale > largest).any():
-        raise ValueError(
-            f"alpha must be at most {largest:g} for {law!r:.80}, got alpha={scale.max():g}; "
-            "exact.gradient_limit and retrieval.accuracy are limits"
-        )
+    scale, largest = _checking.alpha(alpha), LARGEST_SCALE / law.spread
+    limits = "exact.gradient_limit and retrieval.accuracy are limits"
+    kind = f"at most {largest:g} for {law!r:.80} ({limits})"
+    _checking.require("alpha", scale, scale <= largest, kind)
     return scale

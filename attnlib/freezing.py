@@ -14,7 +14,6 @@ corrections are powers of 1/log n near and above α_c, and no context length in 
 `exact` has the values for every n. Chapter: freezing.
 """
 
-from functools import singledispatch
 from math import inf
 from typing import cast
 
@@ -24,7 +23,7 @@ from numpy.typing import ArrayLike
 from attnlib import _checking, scores
 from attnlib._checking import FloatArray
 from attnlib._numerics.quadrature import elementwise
-from attnlib._roots import first_roots, too_many_keys
+from attnlib._roots import first_roots, root, too_many_keys
 from attnlib.scores import Cosine, DotProduct, Law, Normal
 
 LARGEST_LOG = 700.0
@@ -57,9 +56,12 @@ def critical_alpha(n: ArrayLike, law: Law | None = None) -> FloatArray:
     return _critical(chosen, np.log(_checking.keys(n)))
 
 
-@singledispatch
 def _critical(law: Law, log_n: FloatArray) -> FloatArray:
-    """Return α_c for each log n: the first root of ακ'(α) − κ(α) = log n, by quadrature."""
+    """Return α_c for each log n: the first root of ακ'(α) − κ(α) = log n."""
+    if isinstance(law, Normal | DotProduct):
+        return cast(FloatArray, np.sqrt(2.0 * log_n))
+    if isinstance(law, Cosine):
+        return elementwise(lambda x: _critical_of_cosine(law, x), log_n)
     _, tilt = law.tilts()
 
     def left(alpha: float) -> float:
@@ -69,30 +71,17 @@ def _critical(law: Law, log_n: FloatArray) -> FloatArray:
     return first_roots(law, left, log_n)
 
 
-@_critical.register(Normal)
-@_critical.register(DotProduct)
-def _critical_of_normal(law: Law, log_n: FloatArray) -> FloatArray:
-    return cast(FloatArray, np.sqrt(2.0 * log_n))
+def _critical_of_cosine(law: Cosine, log_n: float) -> float:
+    if log_n == 0.0:
+        return 0.0
 
+    def excess(log_alpha: float) -> float:
+        alpha = np.exp(log_alpha)
+        at = law.log_mgf_derivatives(alpha)
+        return float(at.deficit - alpha * at.first_complement) - log_n
 
-@_critical.register
-def _critical_of_cosine(law: Cosine, log_n: FloatArray) -> FloatArray:
-    from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
-    def root(log_n: float) -> float:
-        if log_n == 0.0:
-            return 0.0
-
-        def excess(log_alpha: float) -> float:
-            alpha = np.exp(log_alpha)
-            at = law.log_mgf_derivatives(alpha)
-            return float(at.deficit - alpha * at.first_complement) - log_n
-
-        # ακ' − κ lies between 0 and α²/2, and grows like (d − 1)/2 · log α.
-        low = 0.5 * np.log(2.0 * log_n)
-        high = np.log(law.d) + 2.0 + 2.0 * log_n / (law.d - 1)
-        if high > LARGEST_LOG and excess(LARGEST_LOG) < 0.0:
-            raise too_many_keys(log_n, np.exp(LARGEST_LOG))
-        return float(np.exp(brentq(excess, low, min(high, LARGEST_LOG), xtol=1e-12)))
-
-    return elementwise(root, log_n)
+    low = 0.5 * float(np.log(2.0 * log_n))  # ακ' − κ lies between 0 and α²/2
+    log_alpha = root(excess, low, low, LARGEST_LOG, xtol=1e-12)
+    if log_alpha == LARGEST_LOG:
+        raise too_many_keys(log_n, np.exp(LARGEST_LOG))
+    return float(np.exp(log_alpha))

@@ -10,10 +10,8 @@ from numpy.typing import ArrayLike
 
 from attnlib import _checking, rows
 from attnlib._checking import FloatArray
+from attnlib._roots import root
 from attnlib.sampling import Estimate, make_estimate
-
-LARGEST_FACTOR = 1e3
-"""The largest factor that `needle_calibration` searches, and one over the smallest."""
 
 
 class NeedleCalibration(NamedTuple):
@@ -79,12 +77,10 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     def calibration(best: float, best_error: float) -> NeedleCalibration:
         return NeedleCalibration(make_estimate(ratio, ratio_error), make_estimate(best, best_error))
 
-    end = float(np.log(LARGEST_FACTOR))
+    end = float(np.log(1e3))
     if slope(-end) >= 0.0 or slope(end) <= 0.0:
         return calibration(0.0 if slope(-end) >= 0.0 else np.inf, np.nan)
-    from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
-    best = float(np.exp(brentq(slope, -end, end)))
+    best = float(np.exp(root(slope, 0.0, -end, end)))
     p = rows.softmax(ell, best)
     curvature = ((p * ell**2).sum(axis=1) - (p * ell).sum(axis=1) ** 2).mean()
     gap, mean = weighted_logits(best)

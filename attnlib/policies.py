@@ -104,9 +104,11 @@ class Policy:
                 allowed = ", ".join(self.constants) or "none"
                 raise ValueError(f"the constants of {self.name} are: {allowed}; got {name!r:.80}")
         settings = [
-            setting._replace(value=_check_constant(setting, constants[setting.name]))
-            if setting.name in constants
-            else setting
+            setting._replace(
+                value=_checking.finite_number(
+                    setting.name, constants.get(setting.name, setting.value), setting.minimum
+                )
+            )
             for setting in self.settings
         ]
         return replace(self, settings=tuple(settings))
@@ -135,12 +137,11 @@ class Policy:
         """
         keys = _checking.keys(n)
         dimension = _checking.finite("d", d, minimum=1.0)
-        if position is None:
-            keys, dimension = _checking.broadcast(n=keys, d=dimension)
-            place = keys - 1.0
-        else:
-            place = _checking.finite("position", position, minimum=0.0)
-            keys, dimension, place = _checking.broadcast(n=keys, d=dimension, position=place)
+        given = {"n": keys, "d": dimension}
+        if position is not None:
+            given["position"] = _checking.finite("position", position, minimum=0.0)
+        keys, dimension, *places = _checking.broadcast(**given)
+        place = places[0] if places else keys - 1.0
         with np.errstate(over="ignore"):
             scale = self.rule(ScaleInputs(keys, dimension, place), **self.constants)
         return np.array(np.broadcast_to(scale, keys.shape))
@@ -177,8 +178,7 @@ class Policy:
         >>> POLICIES["qwen"].relative(8192).scale(n=[1024, 8192, 131072], d=64)
         array([1.        , 1.        , 1.30769231])
         """
-        length = _checking.number("train_length", train_length)
-        _checking.finite("train_length", length, minimum=1.0)
+        length = _checking.finite_number("train_length", train_length, minimum=1.0)
         begins = {s.name: s.beyond for s in self.settings if s.beyond is not None}
         policy = self.with_constants(**{name: length + more for name, more in begins.items()})
         return replace(
@@ -252,11 +252,6 @@ def own(
         meaning="a rule of one's own",
         rule=_UserRule(function),
     )
-
-
-def _check_constant(setting: Constant, value: Any) -> float:
-    number = _checking.number(setting.name, value)
-    return float(_checking.finite(setting.name, number, minimum=setting.minimum))
 
 
 # --- the catalogue --------------------------------------------------------------------------------

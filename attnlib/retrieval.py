@@ -37,10 +37,8 @@ of logit b, multiplies φ^{n−1} by exp(−e^{b−u}).
 Chapter: retrieval.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -52,6 +50,7 @@ from attnlib._checking import FloatArray
 from attnlib._gumbel import IntegrandInputs, RowFunctional, gumbel_density
 from attnlib._numerics import quadrature
 from attnlib._numerics.quadrature import OUTWARD, Nodes, UnderflowError
+from attnlib._roots import root
 from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Law
 
@@ -61,11 +60,8 @@ RAREST = 700.0
 LONGEST_LOG, LONGEST_LOG_OF_RULES = 700.0, 100.0
 """Logarithms of the largest numbers of keys of `reach`: at a fixed α, and by a rule."""
 
-SMALL_GAP = 1e-5
-"""Below it, in standard deviations, a fixed needle's best α is taken to be linear in the gap."""
-
-STEP_OF_RULES = 0.25
-"""Step in log n of the search for the n at which a rule loses the needle."""
+HALF = 0.5 * (1.0 - 1e-13)
+"""The weight that a needle keeps, to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +164,11 @@ def accuracy(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     0.25
     """
     keys, strengths = _checking.broadcast(n=_checking.whole_keys(n), needle=_check(law, needle))
-    return _evaluate_each_strength(needle, strengths, keys, partial(_compute_accuracy, law))
+
+    def compute(strength: float, counts: FloatArray) -> FloatArray:
+        return _compute_accuracy(law, type(needle)(strength), counts)
+
+    return quadrature.groupwise(compute, keys, strengths)
 
 
 def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
@@ -191,10 +191,10 @@ def best_alpha(law: Law, needle: Needle, n: ArrayLike) -> FloatArray:
     if isinstance(needle, Tilted):
         return strengths.copy()
 
-    def best(single: Needle, n: FloatArray) -> FloatArray:
-        return np.array([_root_of_slope(law, single, keys) for keys in n])
+    def best(strength: float, counts: FloatArray) -> FloatArray:
+        return np.array([_root_of_slope(law, Fixed(strength), count) for count in counts])
 
-    return _evaluate_each_strength(needle, strengths, keys, best)
+    return quadrature.groupwise(best, keys, strengths)
 
 
 def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
@@ -213,8 +213,7 @@ def least_alpha(gap: ArrayLike, n: ArrayLike) -> FloatArray:
     array([0.        , 1.1499...,        inf])
     """
     distance, keys = _checking.finite("gap", gap), _checking.keys(n)
-    if (distance <= 0.0).any():
-        raise ValueError(f"gap must be above 0, got gap={distance[distance <= 0.0][0]:g}")
+    _checking.require("gap", distance, distance > 0.0, "above 0")
     distance, keys = _checking.broadcast(gap=distance, n=keys)
     log_n = np.log(keys)
     with np.errstate(over="ignore"):  # of tiny gaps, which are not enough
@@ -240,11 +239,11 @@ def reach(
       for the query at the last position. d is by default that of the law, if it has one.
     - `sinks`: as in `weight`.
 
-    Under a policy E P may fall below ½ and rise again: the last n ≤ e¹⁰⁰ with E P ≥ ½ is sought in
-    steps of ¼ in log n. A rise that is shorter, as where a rule grows by jumps (llama_4), may be
-    missed, and the n before it returned. A policy's α counts as 10⁴/σ at most. The result is 0
-    where no n has E P ≥ ½, as with a large sink, and infinite where E P ≥ ½ up to e¹⁰⁰, or up to
-    e⁷⁰⁰ at a fixed α.
+    Under a policy E P may fall below ½ and rise again: the last n ≤ e¹⁰⁰ with E P ≥ ½ is returned,
+    for every rule that is monotone in n, by jumps (llama_4) or smoothly. Of a rule of your own that
+    goes up and down again within ¼ in log n, the n before it may be returned. A policy's α counts
+    as 10⁴/σ at most. The result is 0 where no n has E P ≥ ½, as with a large sink, and infinite
+    where E P ≥ ½ up to e¹⁰⁰, or up to e⁷⁰⁰ at a fixed α.
     α and the needle's parameter broadcast. Errors are as the module says, and a TypeError without
     exactly one of `alpha` and `policy`, for `d` beside `alpha`, and for a policy without any d.
     Chapter: retrieval_range.
@@ -264,17 +263,20 @@ def reach(
             alpha=exact.checked_scale(law, cast(ArrayLike, alpha)), needle=strengths
         )
 
-        def at_scales(single: Needle, alphas: FloatArray) -> FloatArray:  # E P only falls with n
+        def reached(strength: float, alphas: FloatArray) -> FloatArray:  # E P only falls with n
+            single = type(needle)(strength)
             return np.array([_reach(law, quantity, single, float(a)) for a in alphas])
 
-        return _evaluate_each_strength(needle, strengths, scale, at_scales)
-    rule = _find_policy(policy)
+        return quadrature.groupwise(reached, scale, strengths)
+    rule = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
+    if rule is None:
+        error = ValueError if isinstance(policy, str) else TypeError
+        raise error(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
     size = _checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
-    reached = np.empty(strengths.shape)
-    for place, strength in np.ndenumerate(strengths):
-        single = type(needle)(float(strength))
-        reached[place] = _reach_by_rule(law, quantity, single, rule, size)
-    return reached
+    return quadrature.elementwise(
+        lambda strength: _reach_by_rule(law, quantity, type(needle)(strength), rule, size),
+        strengths,
+    )
 
 
 # --- needles --------------------------------------------------------------------------------------
@@ -294,12 +296,6 @@ def _divide_scores(needle: Needle, factor: float) -> Needle:
     return Tilted(_strength(needle) * factor) if tilted else Fixed(_strength(needle) / factor)
 
 
-def _needle_nodes(needle: Needle, law: Law, alpha: float, log_n: float, further: float) -> Nodes:
-    if isinstance(needle, Tilted):
-        return law.quadrature_nodes(alpha, log_n, tilt=_strength(needle), further=further)
-    return Nodes(np.array([_strength(needle)]), np.ones(1))
-
-
 def _rarity(needle: Needle, law: Law, alpha: float) -> float:
     """Return r where e^{−r} = E e^{a(s − s_*)} bounds the chance that a key beats the needle."""
     strength = _strength(needle)
@@ -307,9 +303,8 @@ def _rarity(needle: Needle, law: Law, alpha: float) -> float:
         a = min(alpha, strength / 2.0)
         norm, other_key, needle_key = law.log_mgf([strength, a, strength - a])
         return float(np.clip(norm - other_key - needle_key, 0.0, RAREST))
-    unit = float(np.sqrt(law.variance))
     rarity = 0.0
-    for a in alpha * 2.0 ** -np.arange(np.ceil(np.log2(max(alpha * unit, 64.0)))):
+    for a in alpha * 2.0 ** -np.arange(np.ceil(np.log2(max(alpha * law.spread, 64.0)))):
         with suppress(UnderflowError):  # another a bounds it too
             rarity = max(rarity, float(a * strength - law.log_mgf(a)))
     return min(rarity, RAREST)
@@ -322,55 +317,25 @@ def _check(law: Law, needle: Needle) -> FloatArray:
     """Return the needle's θ or gap as an array; ValueError where the law does not allow it."""
     scores.check_law(law)
     _checking.instance("needle", needle, Needle)
-    strengths, spread = np.asarray(_strength(needle)), float(np.sqrt(law.variance))
+    strengths, spread = np.asarray(_strength(needle)), law.spread
     if isinstance(needle, Tilted):
         name, largest = "theta", exact.LARGEST_SCALE / spread
-        if strengths.size:
-            top = np.minimum(strengths.max(), largest)
-            if not np.isfinite(_split_mixture(law, 0.0)[0].log_mgf(top)):
-                raise ValueError(
-                    f"theta must be one for which E e^(theta s) is finite for {law!r:.80}, "
-                    f"got theta={strengths.max():g}"
-                )
+        independent, *_ = _split_mixture(law, 0.0)
+        mean = independent.log_mgf(np.minimum(strengths, largest))
+        kind = f"one for which E e^(theta s) is finite for {law!r:.80}"
+        _checking.require(name, strengths, np.isfinite(mean), kind)
     else:
         name = "gap"
         largest = 1.0 if law.applied_to == "cosine" else exact.LARGEST_SCALE * spread
-    wrong = np.abs(strengths) > largest
-    if wrong.any():
-        raise ValueError(
-            f"{name} must be at most {largest:g} for {law!r:.80}, "
-            f"got {name}={strengths[wrong][0]:g}"
-        )
+    kind = f"at most {largest:g} for {law!r:.80}"
+    _checking.require(name, strengths, np.abs(strengths) <= largest, kind)
     return strengths
-
-
-def _find_policy(policy: Any) -> Policy:
-    chosen = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
-    if chosen is None:
-        kind = ValueError if isinstance(policy, str) else TypeError
-        raise kind(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
-    return chosen
 
 
 def _split_mixture(law: Law, log_n: float) -> tuple[Law, list[float], FloatArray]:
     """Return a law of independent scores, and values and weights of the factor they share."""
     law, (factors, shares, _) = law.mixture(log_n) or (law, Nodes(np.ones(1), np.ones(1)))
     return law, list(map(float, factors)), shares
-
-
-def _evaluate_each_strength(
-    needle: Needle,
-    strengths: FloatArray,
-    others: FloatArray,
-    function: Callable[[Needle, FloatArray], FloatArray],
-) -> FloatArray:
-    """Return function(needle, others) for each entry of `strengths`, one call a strength."""
-    result = np.empty(strengths.shape)
-    for strength in np.unique(strengths):
-        here = strengths == strength
-        values, place = np.unique(others[here], return_inverse=True)
-        result[here] = function(type(needle)(float(strength)), values)[place]
-    return result
 
 
 # --- the integrals --------------------------------------------------------------------------------
@@ -417,11 +382,25 @@ def _compute_expectation(
     )
     result = np.full(scale.shape, certain)
     uncertain = (keys > 1.0) | (quantity.sink > -np.inf)
-    for a in np.unique(scale[uncertain]):
-        here = uncertain & (scale == a)
-        at_scale = partial(_average_over_factor, law, alpha=float(a), quantity=quantity)
-        result[here] = _evaluate_each_strength(needle, strengths[here], keys[here], at_scale)
+    which = (keys[uncertain], strengths[uncertain], scale[uncertain])
+    result[uncertain] = _at_each(law, needle, quantity, *which)
     return result
+
+
+def _at_each(
+    law: Law,
+    needle: Needle,
+    quantity: RowFunctional,
+    keys: FloatArray,
+    strengths: FloatArray,
+    scale: FloatArray,
+) -> FloatArray:
+    """Return the expectation at each n, strength and α."""
+
+    def at_scale(strength: float, alpha: float, counts: FloatArray) -> FloatArray:
+        return _average_over_factor(law, type(needle)(strength), counts, alpha, quantity)
+
+    return quadrature.groupwise(at_scale, keys, strengths, scale)
 
 
 def _average_over_factor(
@@ -436,10 +415,15 @@ def _average_over_factor(
 def _integrate(
     law: Law, needle: Needle, keys: FloatArray, alpha: float, quantity: RowFunctional
 ) -> FloatArray:
-    integral_needle = _gumbel.Needle(
-        partial(_needle_nodes, needle, law), _rarity(needle, law, alpha) if quantity.rare else 0.0
-    )
-    return _gumbel.integral(law, alpha, keys - 1.0, quantity, integral_needle)
+    rarity = _rarity(needle, law, alpha) if quantity.rare else 0.0
+
+    def nodes(scale: float, log_n: float, further: float) -> Nodes:
+        if isinstance(needle, Tilted):
+            return law.quadrature_nodes(scale, log_n, tilt=_strength(needle), further=further)
+        return Nodes(np.array([_strength(needle)]), np.ones(1))
+
+    single = _gumbel.Needle(nodes, rarity)
+    return _gumbel.Maximum(law, alpha, keys - 1.0, quantity, single).integral()
 
 
 # --- the largest score, the best scale, the reach -------------------------------------------------
@@ -470,12 +454,10 @@ def _tilted_accuracy(law: Law, theta: float, n: FloatArray) -> FloatArray:
 
 def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
     """Return the α that minimises the loss with a fixed needle: the root of E Σ p (s − gap) = 0."""
-    from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
-    gap, spread = float(_strength(needle)), float(np.sqrt(law.variance))
+    gap, spread = float(_strength(needle)), law.spread
     if n == 1.0 or gap <= law.mean:
         return 0.0
-    if gap - law.mean < SMALL_GAP * spread:
+    if gap - law.mean < 1e-5 * spread:  # so small that the best α is linear in the gap
         return (gap - law.mean) / law.variance * n / (n - 1.0)
     if _split_mixture(law, 0.0)[0] is law:
         if np.isneginf(law.logpdf(gap + spread * OUTWARD)).all():
@@ -483,7 +465,8 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
         if law.tail(gap) < np.exp(-RAREST):
             raise ValueError(f"gap must be smaller: hardly any score is above it, got gap={gap:g}")
 
-    def slope(alpha: float) -> float:
+    def slope(log_alpha: float) -> float:
+        alpha = float(np.exp(log_alpha))
         level = alpha * gap  # the same for each factor of a mixture
         quantity = RowFunctional(
             lambda block: (block.alpha * block.scores - level) * gumbel_density(block),
@@ -492,67 +475,77 @@ def _root_of_slope(law: Law, needle: Needle, n: float) -> float:
         )
         return float(_average_over_factor(law, needle, np.array([n]), alpha, quantity)[0])
 
-    high = 1.0 / spread
-    while slope(high) <= 0.0:
-        high *= 2.0
-        if high > exact.LARGEST_SCALE / spread:
-            raise ValueError(f"gap must be smaller: its α is above {high / 2.0:g}, got gap={gap:g}")
-    low = high / 2.0
-    while slope(low) > 0.0:
-        low /= 2.0
-    return float(brentq(slope, low, high, xtol=1e-300, rtol=1e-12))
+    most = exact.LARGEST_SCALE / spread
+    end = float(np.log(most))
+    best = root(slope, -float(np.log(spread)), -np.inf, end, xtol=1e-12)
+    if best == end:
+        raise ValueError(f"gap must be smaller: its α is above {most:g}, got gap={gap:g}")
+    return float(np.exp(best))
 
 
-def _excess(law: Law, quantity: RowFunctional, needle: Needle, alpha: float, log_n: float) -> float:
-    """Return E P − ½, P the needle's weight, at any real n ≥ 1."""
-    keys = np.array([np.exp(log_n)])
-    return float(_average_over_factor(law, needle, keys, alpha, quantity)[0]) - 0.5 * (1.0 - 1e-13)
+def _reach(
+    law: Law, quantity: RowFunctional, needle: Needle, alpha: float, start: float = 0.0
+) -> float:
+    """Return the largest n at which the needle keeps half of the weight, under a fixed α.
 
+    The search begins at log n = `start`.
+    """
 
-def _reach(law: Law, quantity: RowFunctional, needle: Needle, alpha: float) -> float:
-    excess = partial(_excess, law, quantity, needle, alpha)
-    low, high = 0.0, 1.0
-    if excess(low) < 0.0:
+    def lacking(log_n: float) -> float:
+        keys = np.array([np.exp(log_n)])
+        return HALF - float(_average_over_factor(law, needle, keys, alpha, quantity)[0])
+
+    if lacking(0.0) > 0.0:
         return 0.0
-    while excess(high) >= 0.0:
-        if high >= LONGEST_LOG:
-            return float(np.inf)
-        low, high = high, min(2.0 * high, LONGEST_LOG)
-    return _largest_whole_n(excess, low, high)
+    log_n = root(lacking, start, 0.0, LONGEST_LOG, xtol=1e-13)
+    return float(np.floor(np.exp(log_n) * (1.0 + 1e-11))) if log_n < LONGEST_LOG else float(np.inf)
 
 
 def _reach_by_rule(
     law: Law, quantity: RowFunctional, needle: Needle, rule: Policy, d: int
 ) -> float:
-    """Return the last n at which the needle keeps half of the weight under a policy's α(n)."""
-    spread = float(np.sqrt(law.variance))
+    """Return the last n at which the needle keeps half of the weight under a policy's α(n).
 
-    def scale(log_n: ArrayLike) -> FloatArray:
-        largest = exact.LARGEST_SCALE
-        return np.asarray(np.minimum(rule.alpha(np.exp(log_n), d), largest) / spread)
+    Between neighbours n < m of a list of n no weight exceeds E P at n by more than L|log α(m)/α(n)|
+    if the rule is monotone there: E P falls with n at a fixed α. L bounds |∂E P/∂log α|. With P =
+    1/(1 + x + z), x = Σ e^{α(s_i − s_*)} and z = e^{b − αs_*} of the sink, x' = x(log x − H) with H
+    the entropy of the terms, at most log n, and z' = z(log z − b). So |P'| = P²|x' + z'| is at most
+    ¼ max(log n, |b|) + 2 max x|log x|/(1 + x)², and the last is 0.2239.
+    """
+    spread = law.spread
 
-    def excess(log_n: float) -> float:
-        return _excess(law, quantity, needle, float(scale(log_n)), log_n)
+    def scale_and_weight(keys: FloatArray) -> tuple[FloatArray, FloatArray]:
+        scale = np.minimum(rule.alpha(keys, d), exact.LARGEST_SCALE) / spread
+        strengths = np.full(keys.size, _strength(needle))
+        return scale, _at_each(law, needle, quantity, keys, strengths, scale)
 
-    grid = np.arange(0.0, LONGEST_LOG_OF_RULES, STEP_OF_RULES)
+    grid = np.arange(0.0, LONGEST_LOG_OF_RULES, 0.25)
     # A needle below m others weighs 1/(1 + m) at most, whatever α: with n times the chance of
     # another to be above it, x, in the mean (1 − e^{−x})/x, and so below ½ from x = 2 on.
     possible = _compute_accuracy(law, needle, np.exp(grid)) >= np.exp(-2.0)
     keys = np.unique(np.round(np.exp(grid[: int(np.count_nonzero(possible)) + 1])))
-    scales, weights = scale(np.log(keys)), np.empty(keys.size)
-    for alpha in np.unique(scales):
-        here = scales == alpha
-        weights[here] = _average_over_factor(law, needle, keys[here], float(alpha), quantity)
-    last = int(np.flatnonzero(weights >= 0.5 * (1.0 - 1e-13)).max(initial=-1))
+    scales, weights = scale_and_weight(keys)
+    steepest = abs(quantity.sink) if quantity.sink > -np.inf else 0.0
+    while True:
+        last = int(np.flatnonzero(weights >= HALF).max(initial=-1))
+        with np.errstate(divide="ignore", invalid="ignore"):  # of α = 0
+            growth = np.abs(np.log(scales[1:] / scales[:-1]))
+        bound = weights[:-1] + (np.maximum(np.log(keys[:-1]), steepest) / 4.0 + 0.45) * growth
+        wide = np.diff(keys) > np.maximum(1.0, 1e-13 * keys[:-1])
+        wide[: max(last, 0)] = False
+        places = 1 + np.flatnonzero(wide & (bound >= HALF) & (growth > 0.0))
+        if not places.size:
+            break
+        middle = np.floor((keys[places - 1] + keys[places]) / 2.0)
+        middle_scales, middle_weights = scale_and_weight(middle)
+        keys = np.insert(keys, places, middle)
+        scales = np.insert(scales, places, middle_scales)
+        weights = np.insert(weights, places, middle_weights)
     if last < 0:
         return 0.0
     if last == keys.size - 1:
         return float(np.inf)
-    return _largest_whole_n(excess, float(np.log(keys[last])), float(np.log(keys[last + 1])))
-
-
-def _largest_whole_n(excess: Callable[[float], float], low: float, high: float) -> float:
-    from scipy.optimize import brentq  # takes as long to load as all of attnlib
-
-    n = np.exp(brentq(excess, low, high, xtol=1e-13))
-    return float(np.floor(n * (1.0 + 1e-11)))
+    if scales[last] == scales[last + 1]:
+        start = float(np.log(keys[last + 1]))
+        return _reach(law, quantity, needle, float(scales[last]), start)
+    return float(keys[last])

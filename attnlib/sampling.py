@@ -158,13 +158,9 @@ class Sample:
         levels, count = _checking.real("q", q), len(self.values)
         inside = np.clip(levels, 0.0, 1.0)
         spread = np.sqrt(inside * (1.0 - inside) / count)
-        wrong = (levels - spread <= 0.0) | (levels + spread >= 1.0)
-        if wrong.any():
-            least = 1.0 / (count + 1)
-            raise ValueError(
-                f"q must be between {least:.2g} and 1 - {least:.2g} for {count} rows, "
-                f"got q={levels[wrong].flat[0]:g}"
-            )
+        kind = f"between {1 / (count + 1):.2g} and 1 - {1 / (count + 1):.2g} for {count} rows"
+        inner = (levels - spread > 0.0) & (levels + spread < 1.0)
+        _checking.require("q", levels, inner, kind)
         ranks = np.stack([levels, levels - spread, levels + spread])
         value, below, above = np.quantile(self.values, ranks, axis=0, method="inverted_cdf")
         return make_estimate(value, (above - below) / 2.0)

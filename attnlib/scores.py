@@ -30,9 +30,6 @@ from attnlib._numerics.special import (
     log_gamma_half_step,
 )
 
-SMOOTH_DIMENSION = 100
-"""From this d on the ends ±1 of the range of a cosine are too unlikely to matter."""
-
 TINY = 1e-150
 """Below it α² is lost to underflow, and the first term of a series in α is exact to rounding."""
 
@@ -520,7 +517,7 @@ class Cosine(Law):
     ) -> Nodes:
         """Return nodes as `Law` does; from d = 100 on they say how smooth αs + Gumbel noise is."""
         nodes = super().quadrature_nodes(alpha, log_n, tilt=tilt, further=further)
-        if self.d < SMOOTH_DIMENSION:
+        if self.d < 100:  # from there on the ends ±1 are too unlikely to matter
             return nodes
         spread = float(np.sqrt(nodes.weights @ (nodes.scores - nodes.weights @ nodes.scores) ** 2))
         return nodes._replace(smoothness=quadrature.smoothness(alpha * spread, log_n))

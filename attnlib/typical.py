@@ -32,20 +32,8 @@ PEAK = 0.44
 """Two keys at a gap δ have at best the gradient (x/cosh² x)/δ = 0.4477…/δ, at α = 2x/δ where
 x tanh x = ½; with more keys behind the two it is larger."""
 
-SMALLEST_LOG = -1e60
-"""Replaces log 0, so that a mean over rows is finite; e to such a mean is 0."""
-
-MOST_NUMBERS = 2**27
-"""Scores drawn by default."""
-
-PILOT_NUMBERS = 2**20
-"""Scores drawn to locate the maximum before the search."""
-
 NEAR = 0.005
 """Distance in log α of the difference quotient of a slope."""
-
-STEP = 1.15
-"""Ratio of neighbouring α in a search. Terms e^{−α·gap} change little over it, whatever the gap."""
 
 
 def gradient(law: Law, alpha: ArrayLike, n: int, *, rows: int = 10_000, seed: int = 0) -> Estimate:
@@ -107,10 +95,10 @@ def best_alpha(
     from scipy.optimize import root_scalar  # takes as long to load as all of attnlib
 
     keys = _checking.integer("n", n, minimum=2)
-    count = min(100_000, max(4000, MOST_NUMBERS // keys))
+    count = min(100_000, max(4000, 2**27 // keys))
     if rows is not None:
         count = _checking.integer("rows", rows, minimum=100)
-    pilot = min(count, max(100, PILOT_NUMBERS // keys))
+    pilot = min(count, max(100, 2**20 // keys))  # rows that locate the maximum
     start = _bracket(law, keys, rows=pilot, seed=seed)
 
     def slope(log_alpha: float) -> Estimate:
@@ -207,15 +195,12 @@ def _log_gradients(s: FloatArray, alpha: FloatArray) -> FloatArray:
     """Return log g for each of m rows and each α, shape (m, *alpha.shape)."""
     row = _TopTwo.from_scores(s)
     logs = np.stack([row.log_gradient(a) for a in alpha.flat], axis=-1)
-    return np.maximum(logs, SMALLEST_LOG).reshape(len(s), *alpha.shape)
+    # In place of log 0, so that a mean over rows is finite; e to such a mean is 0.
+    return np.maximum(logs, -1e60).reshape(len(s), *alpha.shape)
 
 
 def _slopes(s: FloatArray, alpha: float) -> FloatArray:
     return _TopTwo.from_scores(s).slope(alpha)
-
-
-def _gap(s: FloatArray) -> FloatArray:
-    return _TopTwo.from_scores(s).gap
 
 
 def _row_optima(s: FloatArray) -> FloatArray:
@@ -256,7 +241,8 @@ def _search_units(n: int) -> FloatArray:
     end = 2.0
     for _ in range(100):  # a contraction: the derivative is 1/c
         end = np.log(2.0 * (n - 1) / PEAK) + np.log(end)
-    count = 1 + int(np.ceil(np.log(end / PEAK) / np.log(STEP)))
+    # Terms e^{−α·gap} change little over a step of 15 %, whatever the gap.
+    count = 1 + int(np.ceil(np.log(end / PEAK) / np.log(1.15)))
     return np.geomspace(PEAK, end, count)
 
 
@@ -265,7 +251,8 @@ def _search_units(n: int) -> FloatArray:
 
 def _bracket(law: Law, n: int, **options: Any) -> float:
     """Return log α of the table's maximum of the geometric mean: the start of the secant method."""
-    gap = float(sampling.sample(law, n, _gap, **options).quantile(0.5).value)
+    gaps = sampling.sample(law, n, lambda s: _TopTwo.from_scores(s).gap, **options)
+    gap = float(gaps.quantile(0.5).value)
     if gap == 0.0:
         raise ValueError(f"law must have rows whose largest scores differ, got law={law!r:.80}")
     table = np.geomspace(0.05, 20.0, 24) / gap

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from book.claim_boxes import show
+from book.values import statements_table
 
 CHAPTERS = Path(__file__).parents[1] / "chapters"
 BOX = re.compile(r'<p class="claim-title"><strong>([\w ]+)</strong> <code>([\w.-]+)</code>')
@@ -38,29 +39,22 @@ def cells(page: str) -> list[dict[str, Any]]:
     return list(notebook["cells"])
 
 
-def rows(*sources: str, page: str = "") -> str:
-    """Return a table in HTML of the statements of some sources: verdict, statement, place.
+def statements(*sources: str, page: str = "") -> None:
+    """Show every checkable statement of some sources: its verdict, and where it is decided.
 
     `page` is the chapter in which the table stands: its statements are decided in "this chapter".
     """
     from claims.registry import STATEMENTS
 
-    lines = []
+    rows = []
     for statement in STATEMENTS.values():
         if statement.source in sources:
             here = statement.chapter == page
             link = f"{'' if here else statement.chapter + '.html'}#claim-{escape(statement.id)}"
             place = "this chapter" if here else escape(title(statement.chapter))
-            lines.append(
-                f"<tr><td>{escape(verdicts()[statement.id])}</td>"
-                f'<td>{escape(statement.statement)}</td><td><a href="{link}">{place}</a></td></tr>'
-            )
+            sentence = escape(statement.statement)
+            verdict = escape(verdicts()[statement.id])
+            rows.append((verdict, sentence, f'<a href="{link}">{place}</a>'))
     columns = ("verdict", "statement", "decided in")
     head = "".join(f'<th scope="col">{column}</th>' for column in columns)
-    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
-    return f'<table class="numbers statements">{body}</table>'
-
-
-def statements(*sources: str, page: str = "") -> None:
-    """Show every checkable statement of some sources: its verdict, and where it is decided."""
-    show(rows(*sources, page=page))
+    show(statements_table(rows, f"<thead><tr>{head}</tr></thead>"))

@@ -3,6 +3,7 @@
 from html import escape
 
 from book.claim_boxes import show
+from book.values import statements_table
 
 HEADINGS = {
     "quantity": "what",
@@ -23,11 +24,8 @@ def evidence(name: str) -> None:
     fields = {HEADINGS[field]: getattr(row, field) for field in HEADINGS}
     what = fields.pop("what")
     lines = {"what": what, "estimate, 95 %": row.estimate, **fields}
-    body = "".join(
-        f"<tr><td><strong>{escape(heading)}</strong></td><td>{escape(text)}</td></tr>"
-        for heading, text in lines.items()
-    )
-    show(f'<table class="numbers statements"><tbody>{body}</tbody></table>')
+    cells = ((f"<strong>{escape(name)}</strong>", escape(text)) for name, text in lines.items())
+    show(statements_table(cells))
 
 
 def all_evidence() -> None:
@@ -35,10 +33,10 @@ def all_evidence() -> None:
     from experiments.evidence import WORDS
     from experiments.evidence import row as compute
 
-    lines = "".join(
-        f'<tr><td><a href="#sure-{name}">{escape(row.quantity)}</a></td>'
-        f"<td>{escape(row.estimate)}</td><td>{escape(row.pairs)}</td></tr>"
-        for name, row in ((name, compute(name)) for name in WORDS)
-    )
-    head = "<tr><th>measured</th><th>estimate, 95 %</th><th>pairs</th></tr>"
-    show(f'<table class="numbers statements"><thead>{head}</thead><tbody>{lines}</tbody></table>')
+    rows = []
+    for name in WORDS:
+        row = compute(name)
+        link = f'<a href="#sure-{name}">{escape(row.quantity)}</a>'
+        rows.append((link, escape(row.estimate), escape(row.pairs)))
+    head = "<thead><tr><th>measured</th><th>estimate, 95 %</th><th>pairs</th></tr></thead>"
+    show(statements_table(rows, head))

@@ -1,6 +1,7 @@
 """Numbers of a chapter: in its text, and in tables."""
 
 import re
+from collections.abc import Iterable
 from html import escape
 from math import log2
 from typing import Self
@@ -76,6 +77,12 @@ def listing(name: str, label: str, head: str, rows: str) -> str:
         f'<div class="listing" role="region" aria-label="{label}" tabindex="0">'
         f'<table id="{name}"><thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
     )
+
+
+def statements_table(rows: Iterable[Iterable[str]], head: str = "") -> str:
+    """Return a table of sentences as HTML, from rows of cells and a head that are HTML."""
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<table class="numbers statements">{head}<tbody>{body}</tbody></table>'
 
 
 class Table:

@@ -250,6 +250,23 @@ def elementwise(function: Callable[[float], float], values: FloatArray) -> Float
     return np.array([function(float(x)) for x in values.ravel()]).reshape(values.shape)
 
 
+def groupwise(
+    function: Callable[..., FloatArray], values: FloatArray, *groups: FloatArray
+) -> FloatArray:
+    """Return function(*group, value) for each entry of arrays of one shape.
+
+    There is one call for each distinct group: it gets the distinct values of the group, increasing.
+    """
+    result = np.empty(values.shape)
+    labels = np.stack([group.ravel() for group in groups])
+    distinct, which, sizes = np.unique(labels, axis=1, return_inverse=True, return_counts=True)
+    members = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(sizes)[:-1])
+    for group, places in zip(distinct.T, members, strict=False):
+        arguments, position = np.unique(values.flat[places], return_inverse=True)
+        result.flat[places] = function(*map(float, group), arguments)[position]
+    return result
+
+
 def log_mgf_ratio_and_slope(tilt: Tilt, alpha: float) -> tuple[float, float]:
     """Return R(α) = κ(2α) − 2κ(α) and ∂R/∂log α, κ(α) = log E e^{αs}; both ∞ where κ(2α) is."""
     (low, low_slope), (high, high_slope) = tilt(alpha), tilt(2.0 * alpha)

@@ -8,14 +8,12 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from scipy.special import gammaln, kve
+from scipy.special import gamma, gammaln, kve
 
 from attnlib._checking import FloatArray
 
 ORDER_OF_UNIFORM_EXPANSION = 25.0
 """From this order ν on the uniform expansions of K_ν and I_ν are used."""
-
-_TERMS = 15
 
 
 def log_gamma_half_step(a: FloatArray) -> FloatArray:
@@ -23,39 +21,32 @@ def log_gamma_half_step(a: FloatArray) -> FloatArray:
 
     It holds for 1e-300 ≤ a ≤ 1e100. SciPy's `gammaln` taken twice would lose as many digits as log
     Γ has before the point. From a = 20 on this is the asymptotic series ½ log a − 1/(8a) +
-    1/(192a³) − 1/(640a⁵) + … , whose first dropped term is below 1e-15 there; smaller a is stepped
-    up by Γ(a + 1) = aΓ(a).
+    1/(192a³) − 1/(640a⁵) + … , whose first dropped term is below 1e-15 there; below, Γ itself is
+    not too large.
 
     >>> float(log_gamma_half_step(np.array(0.5)))  # Γ(1)/Γ(½) = 1/√π
     -0.57236494292470
     """
-    shifted = np.asarray(a, dtype=np.float64)
-    correction = np.zeros_like(shifted)
-    for _ in range(20):
-        small = shifted < 20.0
-        if not small.any():
-            break
-        # Γ(a + ½)/Γ(a) = [Γ(a + 3/2)/Γ(a + 1)] · a/(a + ½)
-        correction = np.where(small, correction - np.log1p(0.5 / shifted), correction)
-        shifted = np.where(small, shifted + 1.0, shifted)
-    x = 1.0 / shifted**2
-    series = (-1 / 8 + x * (1 / 192 + x * (-1 / 640 + x * (17 / 14336 - x * 31 / 18432)))) / shifted
-    return 0.5 * np.log(shifted) + series + correction
+    small, large = np.minimum(a, 20.0), np.maximum(a, 20.0)
+    x = 1.0 / large**2
+    series = (-1 / 8 + x * (1 / 192 + x * (-1 / 640 + x * (17 / 14336 - x * 31 / 18432)))) / large
+    direct = np.log(gamma(small + 0.5) / gamma(small))
+    return np.where(a < 20.0, direct, 0.5 * np.log(large) + series)
 
 
 @cache
-def debye_polynomials() -> tuple[Polynomial, ...]:
-    """Return the polynomials U_0 … U_14 of Debye's expansions of the modified Bessel functions.
+def debye_polynomials() -> tuple[tuple[Polynomial, ...], ...]:
+    """Return U_0 … U_14 of Debye's expansions of the modified Bessel functions, each as U, U', U''.
 
     U_{k+1}(t) = ½t²(1 − t²)U_k'(t) + ⅛∫₀ᵗ(1 − 5x²)U_k(x) dx, U_0 = 1
     (NIST Digital Library of Mathematical Functions, 10.41.9).
     """
     polynomials = [Polynomial([1.0])]
-    for _ in range(_TERMS - 1):
+    for _ in range(14):
         u = polynomials[-1]
         raised = Polynomial([0.0, 0.0, 0.5, 0.0, -0.5]) * u.deriv()
         polynomials.append(raised + (Polynomial([1.0, 0.0, -5.0]) * u).integ() / 8.0)
-    return tuple(polynomials)
+    return tuple((u, u.deriv(), u.deriv(2)) for u in polynomials)
 
 
 def log_bessel_k_normalised(order: float, z: FloatArray) -> FloatArray:
@@ -90,7 +81,7 @@ def _uniform_k(order: float, z: FloatArray) -> FloatArray:
     r = np.hypot(1.0, x)
     delta = x * (x / (1.0 + r))
     series = np.zeros_like(x)
-    for k, u in reversed(list(enumerate(debye_polynomials()))):
+    for k, (u, *_) in reversed(list(enumerate(debye_polynomials()))):
         series = series + (-1.0) ** k * u(1.0 / r) / order**k
     # log Γ(ν + ½) = ν log ν − ν + ½ log 2π + stirling(ν)
     inverse = 1.0 / order**2
@@ -140,18 +131,13 @@ def log_bessel_i_normalised(order: float, alpha: FloatArray) -> BesselSeries:
     return BesselSeries(deficit, first, complement, second)
 
 
-@cache
-def _with_derivatives() -> tuple[tuple[Polynomial, ...], ...]:
-    return tuple((u, u.deriv(), u.deriv(2)) for u in debye_polynomials())
-
-
 def _uniform_i(order: float, alpha: FloatArray) -> BesselSeries:
     x = alpha / order
     r = np.hypot(1.0, x)
     p = 1.0 / r
     delta = x * (x / (1.0 + r))
     value, slope, bend, at_one = (np.zeros_like(x) for _ in range(4))
-    for k, (u, u_first, u_second) in reversed(list(enumerate(_with_derivatives()))):
+    for k, (u, u_first, u_second) in reversed(list(enumerate(debye_polynomials()))):
         weight = order**-k
         value = value + weight * u(p)
         slope = slope + weight * u_first(p)

@@ -32,14 +32,13 @@ functions_of: defaultdict[str, list[str]] = defaultdict(list)
 """The objects whose docstrings name a chapter, by its page, for a build."""
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
+def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", process)
     app.connect("autodoc-skip-member", skip)
     app.connect("missing-reference", resolve)
     app.connect("doctree-resolved", add_functions)
-    return {"parallel_read_safe": False, "parallel_write_safe": True}
 
 
 def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:

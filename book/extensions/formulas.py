@@ -9,7 +9,6 @@ import re
 from base64 import b64encode
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from docutils import nodes
 from docutils.utils.math import MathError
@@ -32,13 +31,12 @@ BEFORE, BEHIND = re.compile(r"[(\[“‘]+$"), re.compile(r"^(?:[^\s/–—-]+-?
 logger = logging.getLogger(__name__)
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
+def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.add_html_math_renderer("mathml", (in_line, None), (displayed, None))
     app.add_css_file("formulas.css")
     app.connect("doctree-resolved", keep_together)
     app.connect("build-finished", enclose_fonts)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def keep_together(app: Sphinx, tree: nodes.document, page: str) -> None:

@@ -1,6 +1,6 @@
 """A Sphinx extension: what a page of the site has beside its text.
 
-What the records and the commands say stands in the place of each «name».
+What the library, the records and the commands say stands in the place of each «name».
 
 Each code cell shows its output, and above it a line that opens its code: a `details`, which needs
 no script. Where there are scripts its code is no part of the page, in a `noscript`, until it is
@@ -15,11 +15,14 @@ path says where it goes on; book/static/book.css marks these pages in the conten
 
 import posixpath
 import re
+from bisect import bisect_left
 from html import escape
 from itertools import chain, repeat
+from math import log2
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 from docutils import nodes
 from lxml import html
@@ -28,8 +31,11 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxTranslator
 from typer.cli import get_docs_for_click
 
+from attnlib import annealed, criteria, exact, freezing, rows
 from attnlib.cli import app as commands
-from book import census, models, page_numbers
+from attnlib.scores import Cosine, Normal
+from book import census, models
+from book.live import tables
 
 SHORT_PATH = [
     *("chapters/short_answer", "chapters/variance", "chapters/jacobian", "chapters/freezing"),
@@ -51,14 +57,13 @@ class FoldedCode(nodes.General, nodes.Element):  # type: ignore[misc]
     """The code of a cell; one that the notebook hides has the class `above-input`."""
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
+def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", fill)
     app.add_node(FoldedCode, html=(open_details, close_details))
     app.connect("doctree-resolved", fold)
     app.add_js_file("reading.js", loading_method="defer")
     app.connect("html-page-context", complete)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 # --- made parts -----------------------------------------------------------------------------------
@@ -72,11 +77,39 @@ def command_line() -> dict[str, str]:
     return {"commands": text[text.index("\n## ") :]}
 
 
+def calculator() -> dict[str, str]:
+    """Return the numbers on the calculator's page, by name."""
+    n, law = 4096, Normal()
+    critical = float(freezing.critical_alpha(n, law))
+    counts = range(2, n)
+    few = counts[bisect_left(counts, True, key=lambda k: criteria.same_entropy(law, k) is not None)]
+    least, most = tables.KEYS
+    return {
+        "n": str(n),
+        "annealed": f"{float(annealed.best_alpha(law, n)):.2f}",
+        "entropy": f"{criteria.same_entropy(law, n):.2f}",
+        "freezing": f"{critical:.2f}",
+        "cosines": f"{float(freezing.critical_alpha(n, Cosine(64))) / 8:.2f}",
+        "level": f"{float(exact.gradient(law, 2.2 * critical, n)):.1f}",
+        "reference": str(criteria.REFERENCE_KEYS),
+        "few": str(few),
+        "least": str(least),
+        "most": f"{log2(most):.0f}",
+    }
+
+
+def front_page() -> dict[str, str]:
+    """Return on how many keys the weight of the front page's row is, by the head's size."""
+    row = np.array(tables.sixteen()[0])
+    shares = {d: rows.collision_probability(rows.softmax(row, d**0.5)) for d in (1, 4, 64, 1024)}
+    return {f"keys_{d}": f"{1 / float(share):.1f}" for d, share in shares.items()}
+
+
 MADE = {
     "chapters/census": census.made,
     "chapters/models": models.made,
-    "chapters/calculator": page_numbers.calculator,
-    "intro": page_numbers.front_page,
+    "chapters/calculator": calculator,
+    "intro": front_page,
     "chapters/api/command_line": command_line,
 }
 """What is put in the place of each «name», by page."""

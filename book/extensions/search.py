@@ -9,7 +9,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
@@ -28,12 +27,11 @@ class Questions(SearchEnglish):
     js_splitter_code = SCRIPT.read_text("utf-8")  # what Sphinx loads before the index
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
+def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.add_css_file("find.css")
     app.add_search_language(Questions)
     app.connect("doctree-read", add_entries)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def synonyms() -> Iterator[tuple[str, str, str]]:

@@ -14,7 +14,6 @@ import os
 import re
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from sphinx.application import Sphinx
@@ -46,7 +45,7 @@ MENDED = {
 without items."""
 
 
-def setup(app: Sphinx) -> dict[str, Any]:
+def setup(app: Sphinx) -> None:
     """Called by Sphinx: the tag `pdf` shows what stands under the directive `only`."""
     if os.environ.get("BOOK_PDF"):
         app.tags.add("pdf")
@@ -57,7 +56,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.connect("config-inited", add_buttons)
     # After the extensions that write sheets, scripts and pages.
     app.connect("build-finished", lighten, priority=900)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 # --- where it is ----------------------------------------------------------------------------------

@@ -60,7 +60,9 @@ def atlas() -> dict[str, Any]:
     for i, model in enumerate(MODELS):
         n = columns["n"][columns["model"] == i]
         sizes = {"heads": model.heads, "layers": n.size // model.heads, "n": round(n[0])}
-        models.append({"name": model.name, **sizes, "random": short(random_share(n[0]), 3)})
+        # Effective keys of normal rows over n, 1/(n E Y).
+        share = 1.0 / (n[0] * exact.collision_probability(Normal(), CURVE, sizes["n"]))
+        models.append({"name": model.name, **sizes, "random": short(share, 3)})
     return {
         "models": models,
         "needles": list(NEEDLES.values()),
@@ -73,11 +75,6 @@ def atlas() -> dict[str, Any]:
             if name not in ("model", "layer", "head", "n")
         },
     }
-
-
-def random_share(n: float) -> FloatArray:
-    """Return the effective keys of normal rows over n, 1/(n E Y), at each α of CURVE."""
-    return 1.0 / (n * exact.collision_probability(Normal(), CURVE, round(n)))
 
 
 def heads() -> Columns:

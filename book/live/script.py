@@ -1,8 +1,9 @@
-"""The scripts of the live figures: numbers and modules, each joined to one classic script.
+"""A Sphinx extension: the scripts of the live figures, some seconds.
 
-Browsers do not load modules from files, and the book must also work where it is opened as one. The
-extension `book.extensions.live` makes the scripts while the site is built. The figures of trained
-heads have scripts of their own, because of what their numbers weigh.
+Browsers do not load modules from files, and the book must also work where it is opened as one. So
+numbers and modules are joined to classic scripts. The figures of trained heads have scripts of
+their own, because of what their numbers weigh. A page loads a script right behind its first figure:
+it runs before what follows is shown, so that nothing moves.
 """
 
 import json
@@ -10,6 +11,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from sphinx.application import Sphinx
 
 from attnlib._files import replace
 from book.live.heads import atlas, shown
@@ -42,21 +45,28 @@ MADE: dict[str, Callable[[], dict[str, Any]]] = {
 """The modules of numbers, which are made."""
 
 
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("build-finished", add_scripts)
+
+
+def add_scripts(app: Sphinx, error: Exception | None) -> None:
+    """Write the scripts into the site, and their modules beside it, where tests load them."""
+    if error is not None or app.builder.name != "html":
+        return
+    modules = {path.stem: path.read_text("utf-8") for path in HERE.glob("*.js")}
+    modules |= {name: made_module(name) for name in MADE}
+    for name, text in modules.items():
+        replace(Path(app.outdir).parent / "live" / f"{name}.js", text.encode())
+    for script, names in SCRIPTS.items():
+        text = bundle({name: modules[name] for name in names})
+        replace(Path(app.outdir, "_static", f"{script}.js"), text.encode())
+
+
 def made_module(name: str) -> str:
     """Return a module of numbers: one constant, named as the module."""
     numbers = json.dumps(MADE[name](), ensure_ascii=False, separators=(",", ":"))
     return f"export const {name.upper()} = {numbers};\n"
-
-
-def write(folder: Path) -> dict[str, str]:
-    """Write the modules into a folder, where tests load them one by one, and return the scripts."""
-    modules = {path.stem: path.read_text("utf-8") for path in HERE.glob("*.js")}
-    modules |= {name: made_module(name) for name in MADE}
-    for name, text in modules.items():
-        replace(folder / f"{name}.js", text.encode())
-    return {
-        script: bundle({name: modules[name] for name in names}) for script, names in SCRIPTS.items()
-    }
 
 
 IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)

@@ -25,9 +25,6 @@ COSINE_DIMENSIONS = (600, 161, 70, 43, 28, 21, 16, 13, 11, 10, 9, 8)
 COSINE_KEYS = 16
 
 PARTING_KEYS = 512
-PARTING_ALPHA = 9.0
-PARTING_NODES = 16
-PARTING_ROWS = 8000
 
 MEANINGS = {
     "typical": "Largest gradient of a typical row of random scores. Known to about one percent.",
@@ -36,24 +33,8 @@ MEANINGS = {
 }
 """What the calculator says of the typical row, of α = θ, and of `retrieval.least_alpha`."""
 
-ENTROPY_NODES = 10
-"""Numbers of keys at which the α is computed that holds the entropy."""
-
-TYPICAL_KEYS = (2, 3, 4, 6, 10)
-"""Numbers of keys below those of the record, and the rows drawn of each."""
-TYPICAL_ROWS = 20_000
-TYPICAL_DEGREE = 4
-TYPICAL_FLOOR = 0.002
-"""Relative error that the fitted polynomial may have: no point counts as exact."""
-
-ARRIVALS = 65
-"""Of the Poisson process behind the sample row."""
-
 QUERY = 36
 """The token whose row is drawn of the first of the recorded heads."""
-
-FACE_LENGTHS = (128, 512, 2048)
-FACE_POINTS = 33
 
 
 def tables() -> dict[str, Any]:
@@ -96,11 +77,11 @@ def cosine_table() -> dict[str, Any]:
 
 def parting_table() -> dict[str, Any]:
     """Return log(g/α) of the typical row of normal scores by α, g its geometric mean."""
-    places = chebyshev.chebpts1(PARTING_NODES)
-    alpha = PARTING_ALPHA * (places + 1.0) / 2.0
-    gradient, _ = typical_rows.gradient(Normal(), alpha, PARTING_KEYS, rows=PARTING_ROWS)
-    coefficients = chebyshev.chebfit(places, np.log(gradient / alpha), PARTING_NODES - 1)
-    return {"n": PARTING_KEYS, "alpha": PARTING_ALPHA} | packed(coefficients, 1e-5)
+    largest, places = 9.0, chebyshev.chebpts1(16)
+    alpha = largest * (places + 1.0) / 2.0
+    gradient, _ = typical_rows.gradient(Normal(), alpha, PARTING_KEYS, rows=8000)
+    coefficients = chebyshev.chebfit(places, np.log(gradient / alpha), places.size - 1)
+    return {"n": PARTING_KEYS, "alpha": largest} | packed(coefficients, 1e-5)
 
 
 def meanings() -> list[dict[str, str]]:
@@ -116,7 +97,7 @@ def entropy() -> dict[str, Any]:
     """Return the entropy that the criterion holds, and log[α²/(log n − held)] by log n − held."""
     held = float(exact.entropy(Normal(), 1.0, criteria.REFERENCE_KEYS))
     ends = 0.0, float(np.log(KEYS[1]) - held)
-    angles = np.pi * np.arange(ENTROPY_NODES) / (ENTROPY_NODES - 1)
+    angles = np.pi * np.arange(10) / 9
     near = np.exp(held + ends[1] * (1.0 - np.cos(angles)) / 2.0)
     keys = np.maximum(np.round(near), np.ceil(near[0]))  # below there is none
     excess = np.log(keys) - held
@@ -132,21 +113,21 @@ def typical(recorded: Record) -> dict[str, Any]:
     A polynomial of low degree through simulated points: it averages over their errors.
     """
     points = {key["n"]: [best["value"], best["standard_error"]] for key, best in recorded.entries}
-    for n in TYPICAL_KEYS:
-        best = typical_rows.best_alpha(Normal(), n, rows=TYPICAL_ROWS)
+    for n in (2, 3, 4, 6, 10):  # which the record does not have
+        best = typical_rows.best_alpha(Normal(), n, rows=20_000)
         points[n] = [float(number / freezing.critical_alpha(n)) for number in best]
     keys = np.array(list(points))
     ratio, error = np.array(list(map(tuple, points.values()))).T
     ends = 1.0 / float(np.log(keys.max())), 1.0 / float(np.log(keys.min()))
-    weights = 1.0 / np.hypot(error, TYPICAL_FLOOR * ratio)
+    weights = 1.0 / np.hypot(error, 0.002 * ratio)  # no point counts as exact
     places = at(1.0 / np.log(keys), ends)
-    coefficients = chebyshev.chebfit(places, ratio, TYPICAL_DEGREE, w=weights)
+    coefficients = chebyshev.chebfit(places, ratio, 4, w=weights)
     return {"largest": int(keys[-1]), "inverse_log_n": ends} | packed(coefficients, 1e-4)
 
 
 def arrivals() -> list[float]:
     """Return the arrivals of a Poisson process."""
-    gaps = np.random.default_rng(7).exponential(size=ARRIVALS)
+    gaps = np.random.default_rng(7).exponential(size=65)
     arrivals: list[float] = np.cumsum(gaps).round(4).tolist()
     return arrivals
 
@@ -170,7 +151,7 @@ def face() -> dict[str, Any]:
     times, losses = verdicts.curve()
     octaves = np.log2(times)
     mean = losses.mean(axis=1)
-    fine = np.linspace(octaves[0], octaves[-1], FACE_POINTS)
+    fine = np.linspace(octaves[0], octaves[-1], 33)
     rise = CubicSpline(octaves, mean - mean[times == 1.0])(fine)
     lengths = verdicts.LENGTHS_OF_LOSS
     return {
@@ -179,7 +160,7 @@ def face() -> dict[str, Any]:
         "meant": target,
         "first": words.index(words[0], 1),
         "octaves": {"from": octaves[0], "to": octaves[-1]},
-        "losses": {n: rise[:, lengths.index(n)].round(3).tolist() for n in FACE_LENGTHS},
+        "losses": {n: rise[:, lengths.index(n)].round(3).tolist() for n in (128, 512, 2048)},
     }
 
 

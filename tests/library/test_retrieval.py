@@ -251,6 +251,27 @@ class TestReach:
         reach = retrieval.reach(law, Tilted([4.0, 5.0]), policy=mine, d=64)
         np.testing.assert_array_equal(reach, expected)
 
+    @pytest.mark.parametrize(
+        ("name", "coefficient", "floor", "needle", "options"),
+        [  # between n that are ¼ apart in log n the weight rises above ½ and falls again
+            ("llama_4", 0.768, 44, Tilted(3.1853), {}),
+            ("llama_4", 1.704, 61, Tilted(2.989), {}),
+            ("ministral_3", 0.765, 30, Fixed(3.36), {}),
+            ("llama_4", 1.303, 33, Fixed(3.002), {}),
+            ("llama_4", 1.303, 33, Fixed(3.4), {"sinks": [1.0, 2.0]}),
+            ("ssmax", None, None, Tilted(3.0), {"sinks": -3.0}),
+            ("yarn", None, None, Fixed(3.0), {}),
+        ],
+    )
+    def test_by_a_rule_it_is_the_last_of_all_n(self, name, coefficient, floor, needle, options):
+        rule = policies.POLICIES[name]
+        if floor:
+            rule = rule.with_constants(coefficient=coefficient, floor=floor)
+        n = np.arange(1.0, 2001.0)
+        weights = retrieval.weight(Normal(), needle, rule.alpha(n, 64), n, **options)
+        expected = n[weights >= 0.5].max(initial=0.0)
+        assert retrieval.reach(Normal(), needle, policy=rule, d=64, **options) == expected
+
 
 # --- bad input ----------------------------------------------------------------------------
 
