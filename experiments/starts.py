@@ -19,7 +19,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from attnlib.interception import LOOKS_LIKE_ATTENTION
+from attnlib.models.interception import LOOKS_LIKE_ATTENTION
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnlib import exact
 from attnlib._checking import FloatArray
-from attnlib.interception import HIDDEN, constant_in_graphs
+from attnlib.models.interception import HIDDEN, constant_in_graphs
 from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Cosine, DotProduct
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib.attention.arithmetic import ACTIVE_CONTEXTS, RAW_SDPA, scaled, times_of_each
 from attnlib.attention.options import (
     Factor,
@@ -25,7 +25,8 @@ from attnlib.attention.options import (
 )
 from attnlib.attention.record import WrittenOut
 from attnlib.attention.written_out import ONE_KEY, Recorder, running_modules
-from attnlib.interception import (
+from attnlib.models import interception
+from attnlib.models.interception import (
     FAST_PATH_OFF,
     MULTI_HEAD,
     MULTI_HEAD_ALONE,

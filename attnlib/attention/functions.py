@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from attnlib.interception import cached_in_graphs
+from attnlib.models.interception import cached_in_graphs
 
 PLAIN = ("matmul", "__matmul__", "bmm")
 OPERANDS = ("input", "batch1", "batch2", "mat2", "other")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from attnlib import _checking
-from attnlib.interception import Arguments
+from attnlib.models.interception import Arguments
 from attnlib.policies import POLICIES, Policy, ScaleFunction, own
 
 Factor = float | Tensor

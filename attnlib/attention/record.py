@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention import functions
-from attnlib.interception import HIDDEN, is_traced, is_transformed
+from attnlib.models.interception import HIDDEN, is_traced, is_transformed
 
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 

@@ -18,7 +18,7 @@ from attnlib._checking import FloatArray
 from attnlib.attention.by_query import each_query
 from attnlib.attention.options import named_policy, resolve_factor, warn_scale_replaced
 from attnlib.extras import extra_packages
-from attnlib.interception import (
+from attnlib.models.interception import (
     LOOKS_LIKE_ATTENTION,
     cached_in_graphs,
     constant_in_graphs,

@@ -36,14 +36,14 @@ from attnlib.attention.record import (
     version_of,
     with_axes,
 )
-from attnlib.interception import (
+from attnlib.models.interception import (
     MODULE_CALL,
     OPERATOR,
     custom_operator,
     in_graph,
     is_transformed,
 )
-from attnlib.projections import HEADS
+from attnlib.models.projections import HEADS
 
 ONE = "its softmax is of one activation without known keys, as in a synthesizer"
 MEMORY = "its keys or scores are of a learned matrix, as in attention over a memory"

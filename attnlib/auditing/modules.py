@@ -17,7 +17,7 @@ from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import OF_MODELS, Report, Scale
 from attnlib.auditing.scales import AGREES, agree, reason
-from attnlib.interception import (
+from attnlib.models.interception import (
     ATTENTION,
     FAST_PATH_OFF,
     HIDDEN,

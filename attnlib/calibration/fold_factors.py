@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib import interception
 from attnlib._checking import FloatArray
 from attnlib.attention.registered import eager_attention
 from attnlib.calibration.logit_factors import Place, is_causal, keys_seen, scale_logits
 from attnlib.calibration.passes import Loss
 from attnlib.calibration.weights import PACKED, QUERIES
-from attnlib.projections import NORMS, named
+from attnlib.models import interception
+from attnlib.models.projections import NORMS, named
 
 WEIGHTS = ("q_proj_weight", "in_proj_weight")
 """Names of the weights that make queries in nn.MultiheadAttention."""

@@ -14,10 +14,10 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from attnlib import interception
 from attnlib.attention.record import WrittenOut
 from attnlib.attention.written_out import Recorder, number_of_heads
-from attnlib.interception import (
+from attnlib.models import interception
+from attnlib.models.interception import (
     ATTENTION,
     FAST_PATH_OFF,
     HIDDEN,

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib._checking import FloatArray
+from attnlib.models import interception
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose

@@ -19,11 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, layer_config, named
+from attnlib.models import interception
+from attnlib.models.projections import FUSED, HEADS, NORMS, PROJECTIONS, layer_config, named
 from attnlib.weight_gradients import TOLERANCE, mismatch, sum_groups
 
 PAIRS = {

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnlib._checking import FloatArray
-from attnlib.interception import HIDDEN, causal_bias, hidden_from_modes
+from attnlib.models.interception import HIDDEN, causal_bias, hidden_from_modes
 
 BLOCK = {"cpu": 2**18}
 """How many scores are worked on at a time: what fits the cache."""

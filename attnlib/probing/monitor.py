@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 from torch import nn
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib.extras import extra_packages
+from attnlib.models import interception
 from attnlib.probing.alarms import PATIENCE, Alarm, reasons
 from attnlib.probing.clipping import clip
 from attnlib.probing.observer import Observer, into, listed

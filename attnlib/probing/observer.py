@@ -16,16 +16,17 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib.attention import is_rescaled
 from attnlib.attention.record import Layout, Weights, WrittenOut
 from attnlib.attention.written_out import ONE_KEY, Recorder, number_of_heads
-from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
+from attnlib.models import interception
+from attnlib.models.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
+from attnlib.models.projections import layer_config
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows
 from attnlib.probing.tokens import Targets, Tokens, TokenTracker
-from attnlib.projections import layer_config
 
 OnCall = Callable[[str, int, Call, Tensor], None]
 """A function of a call: its layer, its number in that layer and run, itself, and its output."""

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib.auditing import Report, audit, models
-from attnlib.interception import HIDDEN, LOOKS_LIKE_ATTENTION, MULTI_HEAD, MULTI_HEAD_ALONE
+from attnlib.models.interception import HIDDEN, LOOKS_LIKE_ATTENTION, MULTI_HEAD, MULTI_HEAD_ALONE
 from experiments import provenance
 from experiments.census import error_line, families, in_process
 from experiments.census.watched import WithoutWeights

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Mode, ModuleTracker
+from attnlib.models.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Mode, ModuleTracker
 
 BIG = 100_000
 """Weights with more numbers are one number, read many times."""

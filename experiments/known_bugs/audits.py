@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from attnlib.attention import rescale
 from attnlib.auditing import Report, audit
-from attnlib.interception import Mode
+from attnlib.models.interception import Mode
 from attnlib.probing import probe
 from experiments.compatibility import given, tiny
 from experiments.known_bugs.attention import Attend, attend

@@ -28,7 +28,7 @@ from attnlib import _checking, annealed, typical
 from attnlib.attention import attend
 from attnlib.attention.arithmetic import scaled
 from attnlib.attention.options import Options, checked_policy
-from attnlib.interception import Arguments
+from attnlib.models.interception import Arguments
 from attnlib.policies import POLICIES, Policy, own
 from attnlib.scores import Cosine, DotProduct
 from experiments.lab import data
