@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
 from attnlib.attention.options import Factor, Options, broadcasts, shape_of_queries, validate
-from attnlib.attention.record import WrittenOut
 from attnlib.models.interception import OPERATOR, Arguments
+from attnlib.models.softmax_record import WrittenOut
 from attnlib.policies import Policy, ScaleFunction
 
 RAW_SDPA = OPERATOR

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from attnlib.attention.registered import eager_attention, mask_of_numbers
+from attnlib.attention.registration import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit
 from attnlib.auditing.meant import cap_meant, temperature_meant
 from attnlib.auditing.modules import (

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib._checking import FloatArray
-from attnlib.attention.registered import eager_attention
+from attnlib.attention.registration import eager_attention
 from attnlib.calibration.logit_factors import Place, is_causal, keys_seen, scale_logits
 from attnlib.calibration.passes import Loss
 from attnlib.calibration.weights import PACKED, QUERIES

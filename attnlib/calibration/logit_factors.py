@@ -14,8 +14,6 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from attnlib.attention.record import WrittenOut
-from attnlib.attention.written_out import Recorder, number_of_heads
 from attnlib.models import interception
 from attnlib.models.interception import (
     ATTENTION,
@@ -27,6 +25,8 @@ from attnlib.models.interception import (
     Arguments,
     is_transformed,
 )
+from attnlib.models.softmax_record import WrittenOut
+from attnlib.models.softmax_recorder import Recorder, number_of_heads
 
 UNSEEN = "by its class's name and a tensor that nothing seen has made: another kernel"
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from attnlib._checking import FloatArray
-from attnlib.attention.written_out import ONE_KEY
 from attnlib.calibration.logit_factors import Place, scale_logits
 from attnlib.models import interception
+from attnlib.models.softmax_recorder import ONE_KEY
 
 Loss = Callable[[nn.Module, Any], Tensor]
 """A function of a model and a text that returns what training would make small, a scalar."""

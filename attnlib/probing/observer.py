@@ -18,11 +18,11 @@ from torch.nn import functional
 
 from attnlib import _checking
 from attnlib.attention import is_rescaled
-from attnlib.attention.record import Layout, Weights, WrittenOut
-from attnlib.attention.written_out import ONE_KEY, Recorder, number_of_heads
 from attnlib.models import interception
 from attnlib.models.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
 from attnlib.models.projections import layer_config
+from attnlib.models.softmax_record import Layout, Weights, WrittenOut
+from attnlib.models.softmax_recorder import ONE_KEY, Recorder, number_of_heads
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.report import Report
 from attnlib.probing.sample import some_rows

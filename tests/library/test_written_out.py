@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attnlib.attention.written_out import DIFFER, Recorder
 from attnlib.models.interception import Mode
+from attnlib.models.softmax_recorder import DIFFER, Recorder
 
 B, H, L, D = 2, 4, 9, 8
 Q, K, V = torch.randn(3, B, H, L, D, generator=torch.Generator().manual_seed(0)).double()

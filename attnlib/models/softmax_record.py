@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib.attention import functions
+from attnlib.models import function_kinds
 from attnlib.models.interception import HIDDEN, is_traced, is_transformed
 
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
@@ -45,9 +45,9 @@ class Step:
     versions: list[tuple[Tensor, int]] = field(default_factory=list)
 
     @property
-    def kinds(self) -> tuple[functions.Kind, ...]:
+    def kinds(self) -> tuple[function_kinds.Kind, ...]:
         """The kinds of its function."""
-        return functions.kinds_of(self.name)
+        return function_kinds.kinds_of(self.name)
 
     @property
     def start(self) -> "Step":
@@ -105,7 +105,7 @@ class Step:
             self.function,
             *(entries_of(self.args, x) for x in (Tensor, Step)),
         )
-        if self.name in functions.PLAIN and self.product is None:
+        if self.name in function_kinds.PLAIN and self.product is None:
             k, q = tensors
             step = replace(self, args=(q.mT, k.mT), learned=is_learned(k) or k.ndim < 3)
             step.function = lambda q, k: function(k.mT, q.mT).mT
@@ -434,6 +434,6 @@ def entries_of(x: Any, kind: type[Any]) -> list[Any]:
     for item in x.values() if isinstance(x, dict) else x:
         if isinstance(item, kind):
             items.append(item)
-        elif isinstance(item, functions.NESTS) and item:
+        elif isinstance(item, function_kinds.NESTS) and item:
             items += entries_of(item, kind)
     return items

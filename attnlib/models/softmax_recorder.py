@@ -20,8 +20,16 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnlib.attention.functions import OPERANDS, kinds_of
-from attnlib.attention.record import (
+from attnlib.models.function_kinds import OPERANDS, kinds_of
+from attnlib.models.interception import (
+    MODULE_CALL,
+    OPERATOR,
+    custom_operator,
+    in_graph,
+    is_transformed,
+)
+from attnlib.models.projections import HEADS
+from attnlib.models.softmax_record import (
     NO_SOFTMAX,
     Layout,
     Mark,
@@ -36,14 +44,6 @@ from attnlib.attention.record import (
     version_of,
     with_axes,
 )
-from attnlib.models.interception import (
-    MODULE_CALL,
-    OPERATOR,
-    custom_operator,
-    in_graph,
-    is_transformed,
-)
-from attnlib.models.projections import HEADS
 
 ONE = "its softmax is of one activation without known keys, as in a synthesizer"
 MEMORY = "its keys or scores are of a learned matrix, as in attention over a memory"

@@ -23,8 +23,6 @@ from attnlib.attention.options import (
     validate,
     warn_scale_replaced,
 )
-from attnlib.attention.record import WrittenOut
-from attnlib.attention.written_out import ONE_KEY, Recorder, running_modules
 from attnlib.models import interception
 from attnlib.models.interception import (
     FAST_PATH_OFF,
@@ -36,6 +34,8 @@ from attnlib.models.interception import (
     not_compiled,
     without_torch_function,
 )
+from attnlib.models.softmax_record import WrittenOut
+from attnlib.models.softmax_recorder import ONE_KEY, Recorder, running_modules
 from attnlib.policies import Policy, ScaleFunction
 
 
