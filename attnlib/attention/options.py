@@ -1,6 +1,5 @@
 """Check the arguments of a call of attention: those that state its scale, and its shapes."""
 
-import difflib
 import math
 import sys
 import warnings
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from attnlib import _checking
 from attnlib.models.interception import Arguments
-from attnlib.policies import POLICIES, Policy, ScaleFunction, own
+from attnlib.policies import Policy, ScaleFunction, find_policy, own
 
 Factor = float | Tensor
 """A number for all queries, or a tensor with one for each, which broadcasts to (…, L)."""
@@ -70,18 +69,14 @@ def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | No
     """Return the Policy given or named, None for a function; ValueError or TypeError for others."""
     if isinstance(policy, Policy):
         return policy
-    if isinstance(policy, str) and policy in POLICIES:
-        return POLICIES[policy]
+    if isinstance(policy, str):
+        return find_policy(policy, name)
     if callable(policy):
         return None
-    reason = (
+    raise TypeError(
         f"{name} must be a name in attnlib.policies.POLICIES, a Policy or a function of n, d and "
         f"position, got {name}={policy!r:.80}"
     )
-    if not isinstance(policy, str):
-        raise TypeError(reason)
-    similar = difflib.get_close_matches(policy, POLICIES, n=3, cutoff=0.0)
-    raise ValueError(f"{reason}; similar names: {', '.join(similar)}")
 
 
 def checked_policy(

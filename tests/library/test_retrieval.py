@@ -293,7 +293,7 @@ class TestBadInput:
         reach = partial(retrieval.reach, Normal(), Tilted(1.0))
         assert_refused("policy", "alpha", reach)
         assert_refused("policy", "alpha", reach, 1.0, policy="yarn")
-        assert_refused("policy", "'yar'", reach, policy="yar", d=64)
+        assert_refused("policy", "'yar'; similar names: yarn", reach, policy="yar", d=64)
         assert_refused("d", "None", reach, policy="yarn")
         assert_refused("d", "64", reach, 1.0, d=64)
         assert_refused("alpha", "-1", reach, -1.0)
