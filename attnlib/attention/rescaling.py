@@ -182,12 +182,13 @@ class _Context(ContextDecorator):
         missing = (mode.layers or set()) - mode.came
         if missing:
             raise ValueError(
-                f"layers must be some of those that attend, got layers with {_listed(missing)}; "
-                f"those that came are {_listed(mode.came) or 'none'}"
+                f"layers must be some of those that attend, got layers with {_quote_layers(missing)}; "
+                f"those that came are {_quote_layers(mode.came) or 'none'}"
             )
 
 
-def _listed(layers: set[int | str]) -> str:
+def _quote_layers(layers: set[int | str]) -> str:
+    """Return layers as a text, numbers before names, each sorted and names in quotes."""
     return ", ".join(map(repr, sorted(layers, key=lambda layer: (isinstance(layer, str), layer))))
 
 

@@ -15,7 +15,7 @@ from attnlib.extras import extra_packages
 from attnlib.models import interception
 from attnlib.probing.alarms import PATIENCE, Alarm, reasons
 from attnlib.probing.clipping import clip
-from attnlib.probing.observer import Observer, into, listed
+from attnlib.probing.observer import Observer, into, list_first
 from attnlib.probing.report import Report
 from attnlib.probing.summary import layer_name
 
@@ -229,7 +229,7 @@ class Monitor:
             alarms = [
                 f"{entry.name} in {entry.layer} head {entry.head}: {entry.why}" for entry in new
             ]
-            shown = listed(alarms, "; ")
+            shown = list_first(alarms, "; ")
             warnings.warn(f"step {step}: {shown} (monitor.alarms has all)", stacklevel=2)
 
     def callback(self) -> Any:

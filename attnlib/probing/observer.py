@@ -124,7 +124,7 @@ def probe(
     report.not_measured = observer.finish()
     report.notes = [f"{name or observer.model_name}: {x}" for name, x in observer.notes.items()]
     if report.not_finite:
-        names = listed(report.not_finite)
+        names = list_first(report.not_finite)
         warnings.warn(
             f"NaN or infinity in {names}: so is what the report has of them", stacklevel=3
         )
@@ -325,7 +325,7 @@ class Observer(interception.ModuleTracker):
             if self.recorder.one_key:
                 lines.append(ONE_KEY)
             if self.ran and not lines:
-                ran = listed(f"{name or 'the model'} ({self.kinds[name]})" for name in self.ran)
+                ran = list_first(f"{name or 'the model'} ({self.kinds[name]})" for name in self.ran)
                 lines = [f"{ran} ran, without a softmax of a product of queries and keys"]
             lines = lines or [
                 "If it has some, call the model itself inside the context, in the same thread; "
@@ -352,14 +352,14 @@ class Observer(interception.ModuleTracker):
         if silent or (self.compiled and self.sdpa_hint):
             way = f"; {self.sdpa_hint}" if self.sdpa_hint else ""
             yield (
-                f"{listed(silent) or 'its attention'} ran without calling "
+                f"{list_first(silent) or 'its attention'} ran without calling "
                 "scaled_dot_product_attention or a softmax of a product of queries and keys: "
                 f"another kernel cannot be seen{way}"
             )
 
 
-def listed(names: Iterable[str], separator: str = ", ") -> str:
-    """Return the first three names as one text, and how many more there are."""
+def list_first(names: Iterable[str], separator: str = ", ") -> str:
+    """Return a text of the first three names and the number of the others."""
     names = list(names)
     more = len(names) - NAMES_SHOWN
     return separator.join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
