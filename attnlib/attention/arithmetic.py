@@ -196,7 +196,7 @@ def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
     wide = torch.promote_types(call.logits.dtype, torch.float32)
     if isinstance(relative, float):  # no keys need be counted
         return _fitting("factor", relative, relative, call.layout.shape, wide, call.logits.device)
-    seen = call.seen()
+    seen = call.visible_keys()
     if isinstance(relative, Policy):
         empty = call.logits.new_empty(1, 1)
         q, k = (empty.expand(length, call.start.dimension) for length in seen.shape[-2:])

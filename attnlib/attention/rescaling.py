@@ -161,7 +161,7 @@ class _Context(ContextDecorator):
             ACTIVE_CONTEXTS.modes[-1].calls += mode.calls
         if error is not None:
             return
-        unreached = mode.recorder.lines(mode.recorder.path)
+        unreached = mode.recorder.report_lines(mode.recorder.label)
         if mode.softmax_in_graph and not mode.graph_seen:
             unreached.append(
                 "a softmax in a graph of torch.compile, if it is one of attention: "
@@ -169,7 +169,7 @@ class _Context(ContextDecorator):
             )
         if unreached:
             warnings.warn(f"not changed: {'; '.join(unreached)}", stacklevel=2)
-        if hints := mode.recorder.lines(mode.recorder.path, hints=True):
+        if hints := mode.recorder.report_lines(mode.recorder.label, hints=True):
             warnings.warn(f"may attend and was not changed: {'; '.join(hints)}", stacklevel=2)
         if mode.calls == 0:
             warnings.warn(
@@ -179,11 +179,12 @@ class _Context(ContextDecorator):
                 + (_IN_TRANSFORMERS if "transformers" in sys.modules else ""),
                 stacklevel=2,
             )
-        missing = (mode.layers or set()) - mode.came
+        missing = (mode.layers or set()) - mode.attended
         if missing:
             raise ValueError(
-                f"layers must be some of those that attend, got layers with {_quote_layers(missing)}; "
-                f"those that came are {_quote_layers(mode.came) or 'none'}"
+                "layers must be some of those that attend, got layers with "
+                f"{_quote_layers(missing)}; those that came are "
+                f"{_quote_layers(mode.attended) or 'none'}"
             )
 
 
@@ -222,7 +223,7 @@ class _Rescaled(Mode):
         self.graph_seen = False  # a softmax of a graph that runs as PyTorch's functions
         self.recorder = Recorder(running_modules)
         self.found: WeakKeyDictionary[nn.Module, tuple[int, str]] = WeakKeyDictionary()
-        self.came: set[int | str] = set()
+        self.attended: set[int | str] = set()
 
     def here(self, module: nn.Module | None = None) -> bool:
         """Note the module that attends, by default the inmost; return whether it is to change."""
@@ -238,7 +239,7 @@ class _Rescaled(Mode):
                 name = names.get(module, "")
             self.found[module] = number, name
             came = {number, name}
-        self.came |= came
+        self.attended |= came
         return not self.layers.isdisjoint(came)
 
     def scaled(self, call: Arguments, options: Options) -> Tensor:
@@ -260,7 +261,7 @@ class _Rescaled(Mode):
         if ACTIVE_CONTEXTS.modes[-1] is not self or not self.here(call.module):
             return None
         if self.relative is not None:
-            return call.again(times_of_each(self.relative, call))
+            return call.logits_times(times_of_each(self.relative, call))
         other = isinstance(call.module, nn.MultiheadAttention)
         name = "a function" if call.module is None else type(call.module).__name__
         name = "a compiled graph (torch.compile)" if name == "<lambda>" else name
@@ -276,7 +277,7 @@ class _Rescaled(Mode):
         if func is functional.scaled_dot_product_attention or func is RAW_SDPA.default:
             given = Arguments(*args, **kwargs)
             compiling = torch.compiler.is_compiling()
-            why = "" if compiling else self.recorder.fixed(given.query, given.attn_mask)
+            why = "" if compiling else self.recorder.obstacle(given.query, given.attn_mask)
             if why and self.here():
                 self.calls += 1
                 self.recorder.note(why)
@@ -297,7 +298,7 @@ class _Rescaled(Mode):
             if func in (torch.softmax, Tensor.softmax, functional.softmax) and args[0].ndim > 2:
                 self.softmax_in_graph = True
             return func(*args, **kwargs)
-        return self.recorder.call(func, args, kwargs, self.written)
+        return self.recorder.run(func, args, kwargs, self.written)
 
 
 def is_rescaled() -> bool:

@@ -62,7 +62,7 @@ class LogitFactors(interception.ModuleTracker):
     ) -> Tensor:
         """Return a call's queries times their factor, or unchanged with a note why."""
         self.recorder.reached.add(module)
-        if why := TRANSFORMED if is_transformed(query) else self.recorder.fixed(query, mask):
+        if why := TRANSFORMED if is_transformed(query) else self.recorder.obstacle(query, mask):
             self.recorder.note(why, module)
             return query
         keys = keys_seen(query, key, mask, is_causal)
@@ -82,17 +82,17 @@ class LogitFactors(interception.ModuleTracker):
             why = TRANSFORMED if call.step.ordered else call.obstacle()
             self.recorder.note(why, call.module)
             return None
-        keys = call.seen().sum(-1).clamp(min=1)
+        keys = call.visible_keys().sum(-1).clamp(min=1)
         module = self.running[-1] if self.running else self.model
         name, number = self.count_call(call.module or module)
         if doubt := call.layout.doubt(self.batch):
             self.doubts[name] = f"{name or self.model_name}: {doubt}"
         place = Place(name, number, keys.shape[-2], call.start.dimension)
-        return call.again(self.factor(place, call.queries(), keys))
+        return call.logits_times(self.factor(place, call.queries(), keys))
 
     def hints(self) -> list[str]:
         """Return a line for each reason to think that modules attended unseen, with their names."""
-        lines = self.recorder.lines(self.shown, hints=True)
+        lines = self.recorder.report_lines(self.shown, hints=True)
         return lines + self.in_threads() + [f"{name}: {UNSEEN}" for name in self.silent()]
 
     def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,7 +135,7 @@ class LogitFactors(interception.ModuleTracker):
             return func(**given._replace(query=query)._asdict())
         if torch.compiler.is_compiling():
             return func(*args, **kwargs)
-        return self.recorder.call(func, args, kwargs, self.written)
+        return self.recorder.run(func, args, kwargs, self.written)
 
 
 @contextmanager

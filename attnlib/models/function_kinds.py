@@ -1,15 +1,15 @@
-"""Tell from the name of a function of PyTorch what it does to logits and weights."""
+"""Tell by the name of a function of PyTorch what it does to logits and weights."""
 
 import re
 from typing import Literal
 
 from attnlib.models.interception import cached_in_graphs
 
-PLAIN = ("matmul", "__matmul__", "bmm")
-OPERANDS = ("input", "batch1", "batch2", "mat2", "other")
-"""The names of a product's operands as keywords, in their order."""
-NESTS = (list, tuple, dict)
-"""Types of arguments that hold others."""
+PLAIN_PRODUCTS = ("matmul", "__matmul__", "bmm")
+OPERAND_KEYWORDS = ("input", "batch1", "batch2", "mat2", "other")
+"""The keywords of a product's operands, in their order."""
+CONTAINERS = (list, tuple, dict)
+"""Types of arguments that hold other arguments."""
 
 Kind = Literal[
     "product", "softmax", "composed softmax", "contraction", "kernel", "end", "in place", "same",
@@ -84,5 +84,5 @@ PATTERNS: dict[Kind, str] = {
 
 @cached_in_graphs
 def kinds_of(name: str) -> tuple[Kind, ...]:
-    """Return the kinds of functions that have this name."""
+    """Return the kinds of a function of this name: those whose pattern is the whole name."""
     return tuple(kind for kind, pattern in PATTERNS.items() if re.fullmatch(pattern, name))

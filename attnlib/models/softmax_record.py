@@ -1,7 +1,8 @@
-"""Hold the record of logits that were made of a product of queries and keys, to the weights.
+"""Hold the record of logits: the function calls from a product of queries and keys to its softmax.
 
-The record can be run again with the product times t, where biases, caps and masks stay as they are.
-It holds no intermediate result, only what was computed without the product: queries, keys, masks.
+The record can be run again with the product times t; biases, caps and masks then stay as they are.
+It holds no intermediate results, only the tensors that do not depend on the product, such as
+queries, keys and masks.
 """
 
 import math
@@ -19,30 +20,31 @@ from attnlib.models.interception import HIDDEN, is_traced, is_transformed
 
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 
-Valued = Callable[[Tensor, Tensor | None, bool], None]
-"""A function of the values, the output (None under dropout), and whether weights were changed."""
+OnValues = Callable[[Tensor, Tensor | None, bool], None]
+"""A function that gets the values that weights average, the output, and whether the weights were
+changed after the softmax. The output is None under dropout."""
 
 
 @dataclass(eq=False)
 class Step:
-    """Hold a recorded function call; in its arguments steps stand for their results."""
+    """Hold a recorded function call. In its arguments a step stands for its result."""
 
     function: Any
     name: str
     args: Any
     kwargs: Any
-    product: "Step | None" = None  # where the record starts; None for itself
-    length: int = 0
+    product: "Step | None" = None  # where the record starts; None if here
+    length: int = 0  # number of steps since the product
     dimension: int = 0  # d of the product
     shape: torch.Size = field(default_factory=torch.Size)
-    ordered: bool = True  # whether the rows are those of the product, in their order
-    lost: str = ""  # why it cannot be run again
+    ordered: bool = True  # whether its rows are the product's, in their order
+    why_lost: str = ""  # why it cannot be run again
     learned: bool = False  # whether the columns of the product are learned
-    heads: int = 0  # of its operands, if they come before the sequences in the first axis
-    weighs: bool = False  # whether a softmax of the product has been taken
-    beside: bool = False  # whether the product reaches outputs without a softmax
-    autocast: tuple[str, bool] | None = None
-    versions: list[tuple[Tensor, int]] = field(default_factory=list)
+    heads: int = 0  # number of heads that stand before the sequences in the operands' first axis
+    softmax_taken: bool = False  # whether a softmax of the product has been taken
+    used_beside: bool = False  # whether the product reaches outputs without a softmax
+    autocast: tuple[str, bool] | None = None  # device type, and whether it was on
+    versions: list[tuple[Tensor, int]] = field(default_factory=list)  # of the arguments
 
     @property
     def kinds(self) -> tuple[function_kinds.Kind, ...]:
@@ -54,58 +56,64 @@ class Step:
         """The step of the product, where the record starts."""
         return self.product or self
 
-    def run(self, times: float | Tensor | None, made: dict["Step", Any]) -> Any:
-        """Run the step again, the product times `times`, and return its result; `made` keeps it."""
-        if self in made:
-            return made[self]
+    def run(self, times: float | Tensor | None, results: dict["Step", Any]) -> Any:
+        """Run the record again up to this step, and return its result.
+
+        `times` multiplies the product, None leaves it. `results` keeps each step's result; the
+        steps that it has are not run.
+        """
+        if self in results:
+            return results[self]
         args, kwargs = (
-            map_nested(given, lambda x: x.run(times, made) if isinstance(x, Step) else x)
-            for given in (self.args, self.kwargs)
+            map_nested(nested, lambda x: x.run(times, results) if isinstance(x, Step) else x)
+            for nested in (self.args, self.kwargs)
         )
         multiplied = self.product is None and times is not None
         if multiplied and self.name.startswith("baddbmm"):
             args = args[0].clone(), (args[1] * times).to(args[1].dtype), *args[2:]
         elif "in place" in self.kinds:
-            written = args[0]
+            target = args[0]
             if "by entry" in self.kinds:  # in `bias` it has a smaller shape than the result
                 shapes = (x.shape for x in entries_of((args, kwargs), Tensor))
-                written = written.expand(np.broadcast_shapes(*shapes))
-            args = written.clone(), *args[1:]
-        device, cast = self.autocast or ("cpu", torch.is_autocast_enabled("cpu"))
-        as_it_was = torch.is_autocast_enabled(device) == cast
-        with nullcontext() if as_it_was else torch.autocast(device, enabled=cast):
-            made[self] = result = self.function(*args, **kwargs)
+                target = target.expand(np.broadcast_shapes(*shapes))
+            args = target.clone(), *args[1:]
+        device, enabled = self.autocast or ("cpu", torch.is_autocast_enabled("cpu"))
+        unchanged = torch.is_autocast_enabled(device) == enabled
+        with nullcontext() if unchanged else torch.autocast(device, enabled=enabled):
+            results[self] = result = self.function(*args, **kwargs)
         if multiplied and not self.name.startswith("baddbmm"):
-            made[self] = (result * times).to(result.dtype)
+            results[self] = (result * times).to(result.dtype)
         elif self.name == "__setitem__":
-            made[self] = args[0]
-        return made[self]
+            results[self] = args[0]
+        return results[self]
 
     def bias(self) -> Tensor | None:
-        """Return what is added to the product on the way; None if the logits are the product."""
+        """Return the sum of all that is added to the product, by running it times 0.
+
+        It broadcasts to the logits. None if the logits are the product.
+        """
         start = self.start
         fused = start.name.startswith("baddbmm")
         if start is self and not fused:
             return None
-        small = all(
+        by_entry = all(
             "by entry" in step.kinds and len(entries_of((step.args, step.kwargs), Step)) == 1
             for step in self._path()
         )
-        nothing = entries_of(start.args, Tensor)[0].new_zeros(()).expand((1,) * len(self.shape))
-        known = {start: nothing} if small and not fused else {}
-        result: Tensor = self.run(0.0, known)
+        zero = entries_of(start.args, Tensor)[0].new_zeros(()).expand((1,) * len(self.shape))
+        result: Tensor = self.run(0.0, {start: zero} if by_entry and not fused else {})
         return result
 
     def exchanged(self) -> "Step | None":
-        """Return the record of (k @ q.mT).mT, also times or plus numbers, as that of q @ k.mT.
+        """Return this record of k @ q.mT, to be exchanged next, as the record of q @ k.mT.
 
-        None where another function stands between the product and the exchange.
+        The product may be multiplied and added to by single numbers. None after other functions.
         """
         function, tensors, steps = (
             self.function,
             *(entries_of(self.args, x) for x in (Tensor, Step)),
         )
-        if self.name in function_kinds.PLAIN and self.product is None:
+        if self.name in function_kinds.PLAIN_PRODUCTS and self.product is None:
             k, q = tensors
             step = replace(self, args=(q.mT, k.mT), learned=is_learned(k) or k.ndim < 3)
             step.function = lambda q, k: function(k.mT, q.mT).mT
@@ -116,73 +124,74 @@ class Step:
         inner = steps[0].exchanged()
         if inner is None:
             return None
-        given = map_nested(self.args, lambda x: inner if x is steps[0] else x)
-        return replace(self, args=given, product=inner.start)
+        args = map_nested(self.args, lambda x: inner if x is steps[0] else x)
+        return replace(self, args=args, product=inner.start)
 
     def scale(self) -> float:
-        """Return the number that multiplies the product; NaN where it is not one number."""
+        """Return the one number by which the product is multiplied; NaN if there is none."""
         if self.product is None:
             return float(self.kwargs.get("alpha", 1.0)) if self.name.startswith("baddbmm") else 1.0
-        [before, *others] = entries_of((self.args, self.kwargs), Step)
+        [previous, *others] = entries_of((self.args, self.kwargs), Step)
         if others or ("fill" in self.kinds and not self._hides()):
             return math.nan
-        own: float = before.scale()
+        scale: float = previous.scale()
         if "sum" in self.kinds:
-            first = next(iter(self.args), self.kwargs.get("input")) is before
+            first = next(iter(self.args), self.kwargs.get("input")) is previous
             negative = "sub" in self.name and ("rsub" in self.name or not first)
-            return own * (1.0 if first else self.kwargs.get("alpha", 1.0)) * (-1.0) ** negative
+            return scale * (1.0 if first else self.kwargs.get("alpha", 1.0)) * (-1.0) ** negative
         if "scale" not in self.kinds:
-            return own if "keeps scale" in self.kinds else math.nan
-        number = next((x for x in self.args if x is not before), math.nan)
+            return scale if "keeps scale" in self.kinds else math.nan
+        number = next((x for x in self.args if x is not previous), math.nan)
         if isinstance(number, Tensor):
             number = number.item() if number.numel() == 1 else math.nan
-        return own / number if "div" in self.name else own * number
+        return scale / number if "div" in self.name else scale * number
 
     def _hides(self) -> bool:
         """Return whether the function fills in numbers of −10⁴ or less, which hide keys."""
-        values = [x for x in self.args if not isinstance(x, Step)][-1:]
-        value = self.kwargs.get("value", *values)
-        return bool((value <= HIDDEN).all() if isinstance(value, Tensor) else value <= HIDDEN)
+        last = [x for x in self.args if not isinstance(x, Step)][-1:]
+        filled = self.kwargs.get("value", *last)
+        return bool((filled <= HIDDEN).all() if isinstance(filled, Tensor) else filled <= HIDDEN)
 
-    def as_weights(self) -> str:
-        """Return how weights are made of this without a softmax, or "" if it cannot be weights."""
+    def other_normalisation(self) -> str:
+        """Return a phrase on weights made of this without a softmax; "" if it cannot be weights."""
         start = self.start
-        whole = self.shape.numel() >= start.shape.numel()
-        if self.learned or start.dimension < 2 or not whole:  # d = 1: of positions
+        reduced = self.shape.numel() < start.shape.numel()
+        if self.learned or start.dimension < 2 or reduced:  # d = 1: of positions
             return ""
         if any("exponential" in step.kinds for step in self._path()):
             return "it makes its weights of exp and a sum"
-        if self.lost:
+        if self.why_lost:
             return ""
         return NO_SOFTMAX if self.is_plain() else "its weights are no softmax of its logits"
 
     def is_plain(self) -> bool:
-        """Return whether the product is only scaled, reshaped, added to or filled in so far."""
-        return all("keeps scale" in x.kinds or "scale" in x.kinds for x in self._path())
+        """Return whether the product has only been scaled, reshaped, added to or filled in."""
+        return all("keeps scale" in step.kinds or "scale" in step.kinds for step in self._path())
 
-    def repeats(self, logits: Tensor) -> bool:
-        """Return whether running the record again gives these logits, up to rounding.
+    def reproduces(self, logits: Tensor) -> bool:
+        """Return whether the record, run again, gives these logits up to rounding.
 
-        True where there are no numbers to compare (torch.func, traces, meta). No gradient is taken,
-        so that a checkpoint's second run, which need not ask, saves the same tensors.
+        True where there are no numbers to compare: under torch.func, in traces, on the device meta.
+        No gradient is recorded: a checkpoint's second run, which may skip this comparison, must
+        save the same tensors as its first.
         """
         if is_transformed(logits) or is_traced() or logits.is_meta:
             return True
-        made: dict[Step, Any] = {}
+        results: dict[Step, Any] = {}
         with torch.no_grad():
-            again, logits = self.run(None, made), logits.detach()
+            again, logits = self.run(None, results), logits.detach()
             if again.shape != logits.shape or torch.equal(again, logits):  # which is fast
                 return bool(again.shape == logits.shape)
-            rounding = math.sqrt(torch.finfo(made[self.start].dtype).eps)
+            rounding = math.sqrt(torch.finfo(results[self.start].dtype).eps)
             return torch.allclose(
                 again.to(logits.dtype), logits, rounding, rounding, equal_nan=True
             )
 
     def head_axis(self, heads: int) -> int:
-        """Return the axis of the heads, counted from the end: −3 unless another is found.
+        """Return the axis of the heads in the logits, counted from the end; −3 unless known better.
 
-        The letters of an einsum may show −2, say. It is −4 where the first of three axes joins
-        heads and batch, heads first.
+        An einsum's letters may show another, such as −2. It is −4 where the first of three axes
+        joins heads and batch, heads first. `heads` is their number, 0 if unknown.
         """
         start = self.start
         if len(self.shape) == 3 and heads and start.heads == heads:
@@ -205,9 +214,9 @@ class Step:
                 ahead += entries_of((step.args, step.kwargs), Step)
         return path
 
-    def keys(self) -> slice:
-        """Return the slice of columns that are keys, without a sink's; all where unknown."""
-        before = 0
+    def key_columns(self) -> slice:
+        """Return the columns of the logits that belong to keys, not to a sink; all if unknown."""
+        before = 0  # number of columns of sinks before the keys
         width = self.start.shape[-1]
         for step in self._path() if self.ordered and width < self.shape[-1] else ():
             if step.name == "pad":
@@ -221,10 +230,10 @@ class Step:
 
     def problem(self) -> str:
         """Return why the record cannot be run again, or ""."""
-        if self.lost or any(version_of(tensor) != number for tensor, number in self.versions):
-            return self.lost or "what its logits are computed from is written over on the way"
-        before = (step.problem() for step in entries_of((self.args, self.kwargs), Step))
-        return next(filter(None, before), "")
+        if self.why_lost or any(version_of(tensor) != number for tensor, number in self.versions):
+            return self.why_lost or "what its logits are computed from is written over on the way"
+        problems = (step.problem() for step in entries_of((self.args, self.kwargs), Step))
+        return next(filter(None, problems), "")
 
 
 class Layout(NamedTuple):
@@ -236,9 +245,10 @@ class Layout(NamedTuple):
     """The axis of the heads, such as −2 in (batch, queries, heads, keys)."""
 
     def by_head(self, x: Tensor) -> Tensor:
-        """Return `x`, with the axes of `shape` but for the last two, as (…, heads, queries, keys).
+        """Return `x`, whose leading axes are those of `shape`, as (…, heads, rows, columns).
 
-        Heads flattened into the batch come apart where their number is known; else they are one.
+        Heads that are flattened into the batch are split off if their number is known; if not, the
+        batch counts as one head.
         """
         *leading, _, _ = self.shape
         if self.axis != -3:
@@ -255,7 +265,7 @@ class Layout(NamedTuple):
         return x.unsqueeze(-3) if len(leading) == 1 else x
 
     def doubt(self, batch: int) -> str:
-        """Return how a batch of that size is split into heads, if this is uncertain; else ""."""
+        """Return a sentence on how a batch of that size is split into heads; "" if that is sure."""
         *leading, _, _ = self.shape
         last, heads = leading[-1], self.heads
         sequences_last = not heads and last == batch != leading[0]
@@ -284,23 +294,24 @@ class WrittenOut:
     step: Step
     module: nn.Module | None  # the inmost that runs, but for nn.Softmax
     layout: Layout
-    valued: Valued = lambda values, output, changed: None
+    on_values: OnValues = lambda values, output, changed: None
 
     @property
     def start(self) -> Step:
         """The step of the product of queries and keys."""
         return self.step.start
 
-    def seen(self) -> Tensor:
-        """Return whether each query sees each key, (…, heads, queries, keys)."""
-        # With the logit that it was added to, a mask of −10⁴ is above that.
-        return self.layout.by_head(self.logits.detach()[..., self.step.keys()] > HIDDEN / 2.0)
+    def visible_keys(self) -> Tensor:
+        """Return whether each query sees each key, bool (…, heads, queries, keys)."""
+        logits = self.logits.detach()[..., self.step.key_columns()]
+        # A mask of −10⁴ plus the logit that it was added to may be above −10⁴.
+        return self.layout.by_head(logits > HIDDEN / 2.0)
 
-    def again(self, times: float | Tensor) -> Tensor:
-        """Return the logits, computed again with the product times `times`.
+    def logits_times(self, times: float | Tensor) -> Tensor:
+        """Compute the logits again with the product multiplied by `times`.
 
         `times` is one number, or broadcasts to (…, heads, queries). Raises ValueError for several
-        numbers where axes are exchanged between the product and the softmax.
+        numbers if axes are exchanged between the product and the softmax.
         """
         if isinstance(times, Tensor):
             if times.numel() > 1:
@@ -319,7 +330,7 @@ class WrittenOut:
         return result
 
     def operands(self) -> tuple[Tensor, Tensor] | None:
-        """Return queries and keys, (…, heads, length, d); None where `obstacle` says why not."""
+        """Return queries and keys, (…, heads, length, d); None if unknown: `obstacle` has why."""
         start, shape = self.start, self.layout.shape
         left, right = entries_of(start.args, Tensor)[-2:]
         first, second, output = letters_of(start.name, start.args, [left, right])
@@ -338,7 +349,7 @@ class WrittenOut:
         )
 
     def obstacle(self) -> str:
-        """Return why `operands` is None; to be asked only where it is."""
+        """Return the reason why `operands` is None; call it only then."""
         if self.step.ordered and self.start.shape[-1] < self.layout.shape[-1]:
             return "its logits have more columns than keys, as with a sink"
         if not self.step.ordered:
@@ -347,31 +358,29 @@ class WrittenOut:
 
     def queries(self) -> Tensor:
         """Return the queries, (…, heads, queries, d); if unknown, the product's first operand."""
-        operands = self.operands()
-        queries: Tensor = (
-            entries_of(self.start.args, Tensor)[0] if operands is None else operands[0]
-        )
-        return queries
+        first: Tensor
+        first, *_ = self.operands() or entries_of(self.start.args, Tensor)
+        return first
 
 
 class Weights(NamedTuple):
     """Hold the record of a call's weights, from its softmax to their product with values."""
 
-    valued: Valued
-    shape: torch.Size
-    changed: bool
+    on_values: OnValues
+    shape: torch.Size  # of the softmax
+    changed: bool  # whether a function has changed their numbers since
     columns: bool = False  # whether a query has a column of weights, not a row
 
 
 class Mark(NamedTuple):
-    """Hold what is known of a tensor without a record, which may lead to weights."""
+    """Hold what is known of a tensor that has no record but may become weights."""
 
-    kind: str  # one of ORDER: "products" are entry by entry, "scores" of activations
-    module: nn.Module | None = None
-    why: str = ""
+    kind: str  # one of MARK_ORDER: "products" are entry by entry, "scores" of activations
+    module: nn.Module | None = None  # the module that made it
+    why: str = ""  # the reason why its attention would be out of reach
     sure: bool = False  # whether its scores are of two activations
     heads: int = 0  # size of the first of two axes that its first one joins
-    size: int = 0  # d of the vectors that are squared or multiplied
+    size: int = 0  # d of the vectors that were squared or multiplied
 
 
 def is_learned(x: Tensor) -> bool:
@@ -380,9 +389,9 @@ def is_learned(x: Tensor) -> bool:
 
 
 def letters_of(name: str, args: Any, tensors: list[Tensor]) -> tuple[str, str, str]:
-    """Return the letters that torch.einsum has for a product's two operands and its result.
+    """Return the axes of a product's two operands and its result, as letters of torch.einsum.
 
-    "." stands for all other axes. Three "" for an einsum of another form.
+    "." stands for all other axes. Three "" for an einsum without two operands and an arrow.
     """
     if name == "einsum":
         inputs, _, output = str(args[0]).replace(" ", "").replace("...", ".").partition("->")
@@ -394,14 +403,14 @@ def letters_of(name: str, args: Any, tensors: list[Tensor]) -> tuple[str, str, s
     return (columns, rows, output) if name == "__rmatmul__" else (rows, columns, output)
 
 
-def with_axes(x: Tensor, letters: str, to: str, last: str) -> Tensor | None:
-    """Return `x`, whose axes torch.einsum calls `letters`, with the axes `to`, then `last` as one.
+def with_axes(x: Tensor, letters: str, leading: str, last: str) -> Tensor | None:
+    """Return `x`, whose axes are `letters`, with the axes `leading` and then `last` joined to one.
 
-    Axes of `to` that it lacks have the size 1. None where the letters do not fit.
+    Axes of `leading` that `x` lacks have the size 1. None if `x` has axes beside these.
     """
-    present = "".join(letter for letter in to if letter in letters)
-    missing = [i for i, letter in enumerate(to) if letter not in letters]
-    if sorted(present + last) != sorted(letters) or ("." in to and missing) or not last:
+    present = "".join(letter for letter in leading if letter in letters)
+    missing = [i for i, letter in enumerate(leading) if letter not in letters]
+    if sorted(present + last) != sorted(letters) or ("." in leading and missing) or not last:
         return None
     if letters != present + last:  # `x` itself may be known by a record
         x = torch.einsum(f"{letters}->{present}{last}".replace(".", "..."), x)
@@ -412,28 +421,28 @@ def with_axes(x: Tensor, letters: str, to: str, last: str) -> Tensor | None:
 
 
 def version_of(tensor: Tensor) -> int:
-    """Return how many writes into a tensor PyTorch has counted; 0 where it counts none."""
+    """Return the number of writes into a tensor that PyTorch has counted; 0 if it counts none."""
     with suppress(RuntimeError):  # under inference_mode none is counted
         return tensor._version
     return 0
 
 
-def map_nested(x: Any, change: Callable[[Any], Any]) -> Any:
+def map_nested(nested: Any, change: Callable[[Any], Any]) -> Any:
     """Return nested arguments with `change` applied to each entry."""
-    if isinstance(x, dict):
-        return {name: map_nested(value, change) for name, value in x.items()}
-    if isinstance(x, list | tuple) and not isinstance(x, torch.Size):
-        parts = [map_nested(item, change) for item in x]
-        return parts if isinstance(x, list) else tuple(parts)
-    return change(x)
+    if isinstance(nested, dict):
+        return {name: map_nested(entry, change) for name, entry in nested.items()}
+    if isinstance(nested, list | tuple) and not isinstance(nested, torch.Size):
+        entries = [map_nested(entry, change) for entry in nested]
+        return entries if isinstance(nested, list) else tuple(entries)
+    return change(nested)
 
 
-def entries_of(x: Any, kind: type[Any]) -> list[Any]:
+def entries_of(nested: Any, kind: type[Any]) -> list[Any]:
     """Return the entries of type `kind` in nested arguments, in their order."""
-    items = []
-    for item in x.values() if isinstance(x, dict) else x:
-        if isinstance(item, kind):
-            items.append(item)
-        elif isinstance(item, function_kinds.NESTS) and item:
-            items += entries_of(item, kind)
-    return items
+    entries = []
+    for entry in nested.values() if isinstance(nested, dict) else nested:
+        if isinstance(entry, kind):
+            entries.append(entry)
+        elif isinstance(entry, function_kinds.CONTAINERS) and entry:
+            entries += entries_of(entry, kind)
+    return entries

@@ -197,7 +197,7 @@ class Observer(interception.ModuleTracker):
         if func is MULTI_HEAD:
             return self.multi_head(*args, **kwargs)
         if func not in ATTENTION and not self.in_multi_head:
-            return self.recorder.call(func, args, kwargs, self.written)
+            return self.recorder.run(func, args, kwargs, self.written)
         result = func(*args, **kwargs)
         if func in ATTENTION:
             self.attention(result, Arguments(*args, **kwargs))
@@ -233,7 +233,7 @@ class Observer(interception.ModuleTracker):
             if problem:
                 self.unmeasured[name, problem] = None
                 return
-            if isinstance(self.recorder.known(values), Weights):
+            if isinstance(self.recorder.entry_of(values), Weights):
                 self.also(
                     name, "its weights average weights: its value and output columns are of them"
                 )
@@ -251,7 +251,7 @@ class Observer(interception.ModuleTracker):
             self.see(name or self.model_name, number, seen, z)
             measured = self.measured = True
 
-        call.valued = valued
+        call.on_values = valued
 
     def multi_head(self, *args: Any, **kwargs: Any) -> Any:
         """Call PyTorch's multi-head attention, and observe the attention inside it."""
@@ -318,8 +318,8 @@ class Observer(interception.ModuleTracker):
             why = "its weights are changed, or meet no values in a product of known form"
             self.unmeasured[name, why] = None
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured]
-        lines += self.recorder.lines(self.shown)
-        lines += self.recorder.lines(self.shown, hints=True)
+        lines += self.recorder.report_lines(self.shown)
+        lines += self.recorder.report_lines(self.shown, hints=True)
         lines += [*self.in_threads(), *self._unseen()]
         if not self.measured:
             if self.recorder.one_key:

@@ -143,11 +143,11 @@ class Multiply(Mode):
 
     def changed(self, call):
         self.seen.append(call)
-        call.valued = self.valued
-        return None if self.times is None else call.again(self.times)
+        call.on_values = self.valued
+        return None if self.times is None else call.logits_times(self.times)
 
     def called(self, func, args, kwargs):
-        return self.recorder.call(func, args, kwargs, self.changed)
+        return self.recorder.run(func, args, kwargs, self.changed)
 
 
 @pytest.mark.parametrize("code", ZOO)
@@ -399,7 +399,7 @@ def heads_of(logits, heads, batch):
     with watch:
         logits().softmax(-1)
     (call,) = watch.seen
-    return call.seen().shape[-3], call.layout.doubt(batch)
+    return call.visible_keys().shape[-3], call.layout.doubt(batch)
 
 
 @pytest.mark.parametrize(
