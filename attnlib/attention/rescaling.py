@@ -1,4 +1,4 @@
-"""Change the scale of an existing model, inside a context."""
+"""Change the scale of an existing model inside a context."""
 
 import sys
 import warnings
@@ -104,7 +104,7 @@ def rescale(
     >>> torch.testing.assert_close(same, model(x))
     """
     options = Options(policy, alpha, normalize_qk=normalize_qk)
-    scaled_anew = bool(options.stated()) or normalize_qk
+    scaled_anew = bool(options.scale_names()) or normalize_qk
     if factor is None:
         if not scaled_anew:
             raise ValueError("rescale needs a policy, an alpha or a factor: nothing would change")
@@ -114,10 +114,11 @@ def rescale(
         raise ValueError("factor multiplies the model's own scale: give no other, or no factor")
     validate(options)
     relative = None if factor is None else resolve_factor(factor, train_length)
-    return _Context(partial(_Rescaled, options, relative, _places(layers)))
+    return _Context(partial(_RescaleMode, options, relative, _check_layers(layers)))
 
 
-def _places(layers: Iterable[int | str] | None) -> set[int | str] | None:
+def _check_layers(layers: Iterable[int | str] | None) -> set[int | str] | None:
+    """Return the `layers` of `rescale` as a set, None for all; TypeError or ValueError if wrong."""
     if layers is None:
         return None
     if isinstance(layers, str) or not isinstance(layers, Iterable):
@@ -125,19 +126,19 @@ def _places(layers: Iterable[int | str] | None) -> set[int | str] | None:
             f"layers must be a list of integers from 0 on or names, such as [{layers!r:.80}], got "
             f"layers={layers!r:.80}"
         )
-    places = {
+    chosen = {
         layer if isinstance(layer, str) else _checking.integer("layers", layer, minimum=0)
         for layer in layers
     }
-    if not places:
+    if not chosen:
         raise ValueError("layers must name one or more, got none")
-    return places
+    return chosen
 
 
 class _Context(ContextDecorator):
-    """Hold the context that `rescale` returns; each `with` makes a mode of its own."""
+    """Hold the context that `rescale` returns; each `with` enters a new `_RescaleMode`."""
 
-    def __init__(self, mode: Callable[[], "_Rescaled"]) -> None:
+    def __init__(self, mode: Callable[[], "_RescaleMode"]) -> None:
         self._mode = mode
 
     def __enter__(self) -> Self:
@@ -176,7 +177,7 @@ class _Context(ContextDecorator):
                 "rescale has seen no call of scaled_dot_product_attention in this thread, and no "
                 "softmax of what a product of queries and keys has given, so it has changed nothing"
                 + (f"; {ONE_KEY}" if mode.recorder.one_key else "")
-                + (_IN_TRANSFORMERS if "transformers" in sys.modules else ""),
+                + (_TRANSFORMERS_HINT if "transformers" in sys.modules else ""),
                 stacklevel=2,
             )
         missing = (mode.layers or set()) - mode.attended
@@ -189,11 +190,11 @@ class _Context(ContextDecorator):
 
 
 def _quote_layers(layers: set[int | str]) -> str:
-    """Return layers as a text, numbers before names, each sorted and names in quotes."""
+    """Return layers as one text: numbers, then names in quotes, each sorted."""
     return ", ".join(map(repr, sorted(layers, key=lambda layer: (isinstance(layer, str), layer))))
 
 
-_IN_TRANSFORMERS = (
+_TRANSFORMERS_HINT = (
     "; a model of transformers wants attn_implementation='sdpa', one that refuses it "
     "model.set_attn_implementation(attnlib.attention.register(…)), and one that does not support "
     "setting it cannot be changed"
@@ -209,76 +210,82 @@ _SEEN_FROM_INSIDE = [
 ]
 
 
-class _Rescaled(Mode):
-    """Replace a model's calls of attention by calls at another scale, as a mode of PyTorch."""
+class _RescaleMode(Mode):
+    """Replace calls of attention by calls at another scale, as a mode of PyTorch.
+
+    `options` have the scale that replaces the model's own, or none; `relative` multiplies it.
+    """
 
     def __init__(
         self, options: Options, relative: Policy | Factor | None, layers: set[int | str] | None
     ) -> None:
         super().__init__()
         self.options, self.relative, self.layers = options, relative, layers
-        self.contexts = ExitStack()  # in force while this mode is
-        self.calls = 0
+        self.contexts = ExitStack()  # open while this mode is
+        self.calls = 0  # of attention
         self.softmax_in_graph = False
-        self.graph_seen = False  # a softmax of a graph that runs as PyTorch's functions
+        self.graph_seen = False  # whether that graph ran as functions of PyTorch, and was seen
         self.recorder = Recorder(running_modules)
-        self.found: WeakKeyDictionary[nn.Module, tuple[int, str]] = WeakKeyDictionary()
+        self.module_places: WeakKeyDictionary[nn.Module, tuple[int, str]] = WeakKeyDictionary()
         self.attended: set[int | str] = set()
 
-    def here(self, module: nn.Module | None = None) -> bool:
-        """Note the module that attends, by default the inmost; return whether it is to change."""
+    def _selects(self, module: nn.Module | None = None) -> bool:
+        """Note that a module attends, by default the inmost; return whether its scale changes."""
         if self.layers is None:
             return True
         modules = running_modules()
         module = module or next(reversed(modules), None)
-        came: set[int | str] = {0}
+        places: set[int | str] = {0}
         if module is not None:
-            number, name = self.found.get(module, (len(self.found), ""))
+            number, name = self.module_places.get(module, (len(self.module_places), ""))
             if not interception.in_backward_pass():  # there the model around it does not run
                 names = {part: name for name, part in modules[0].named_modules()}
                 name = names.get(module, "")
-            self.found[module] = number, name
-            came = {number, name}
-        self.attended |= came
-        return not self.layers.isdisjoint(came)
+            self.module_places[module] = number, name
+            places = {number, name}
+        self.attended |= places
+        return not self.layers.isdisjoint(places)
 
     def scaled(self, call: Arguments, options: Options) -> Tensor:
-        """Compute a call at the context's scale; in a layer left out, with its own `options`."""
+        """Return a call's output at the context's scale; in a layer left out, with `options`."""
         self.calls += 1
-        if not self.here():
+        if not self._selects():
             return scaled(call, options, RAW_SDPA)
-        if self.options.stated():
-            own: Any = options.scale
-            if not self.options.normalize_qk and isinstance(own, float):
-                warn_scale_replaced(own, call.query.shape[-1], "rescale")
+        if self.options.scale_names():
+            replaced: Any = options.scale
+            if not self.options.normalize_qk and isinstance(replaced, float):
+                warn_scale_replaced(replaced, call.query.shape[-1], "rescale")
             options = self.options._replace(post_scale=options.post_scale)
         return scaled(call, options, RAW_SDPA, self.relative)
 
     def written(self, call: WrittenOut) -> Tensor | None:
-        """Return logits with q·k times the factor, None to keep them; RuntimeError for a policy."""
+        """Return the logits of a softmax written out, with q·k times the factor; None to keep them.
+
+        Raises RuntimeError for a policy or an alpha.
+        """
         self.calls += 1
         self.graph_seen = self.graph_seen or interception.in_graph()
-        if ACTIVE_CONTEXTS.modes[-1] is not self or not self.here(call.module):
+        if ACTIVE_CONTEXTS.modes[-1] is not self or not self._selects(call.module):
             return None
         if self.relative is not None:
             return call.logits_times(times_of_each(self.relative, call))
-        other = isinstance(call.module, nn.MultiheadAttention)
+        multi_head = isinstance(call.module, nn.MultiheadAttention)
         name = "a function" if call.module is None else type(call.module).__name__
         name = "a compiled graph (torch.compile)" if name == "<lambda>" else name
         raise RuntimeError(
             f"{name} writes its softmax out, where its scale is in its own code: "
             "rescale(factor=…) multiplies that, a policy or an alpha cannot replace it"
-            + ("; pass need_weights=False" if other else "")
+            + ("; pass need_weights=False" if multi_head else "")
         )
 
     @not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return a PyTorch function's result, at the scale of the context if it is attention."""
+        """Run a function of PyTorch, at the scale of the context if it is attention."""
         if func is functional.scaled_dot_product_attention or func is RAW_SDPA.default:
             given = Arguments(*args, **kwargs)
             compiling = torch.compiler.is_compiling()
             why = "" if compiling else self.recorder.obstacle(given.query, given.attn_mask)
-            if why and self.here():
+            if why and self._selects():
                 self.calls += 1
                 self.recorder.note(why)
                 return func(*args, **kwargs)
