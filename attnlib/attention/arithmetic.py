@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
-from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
+from attnlib.attention.by_query import check_range, numbers_by_query, scale_of_dimension
 from attnlib.attention.options import Factor, Options, broadcasts, shape_of_queries, validate
 from attnlib.models.interception import OPERATOR, Arguments
 from attnlib.models.softmax_record import WrittenOut
@@ -159,25 +159,25 @@ def _scaled_arguments(
         per_query = fitting("alpha" if options.scale is None else "scale", scale)
     elif not scale.depends_on_n:
         kernel_scale = scale_of_dimension(scale, operator.index(d))
-        within_range("policy", kernel_scale, wide)
+        check_range("policy", kernel_scale, wide)
     else:
-        per_query = each_query("alpha", scale, *rows)
+        per_query = numbers_by_query("alpha", scale, *rows)
     if isinstance(relative, Policy):
         # Its number is what it is: as for cosines it is not divided by 1/√d.
-        relative = each_query("alpha", relative, *rows[:4], True)
+        relative = numbers_by_query("alpha", relative, *rows[:4], True)
     if isinstance(per_query, float):
         kernel_scale, per_query = kernel_scale * per_query, 1.0
     if isinstance(relative, Tensor):
         per_query = per_query * fitting("factor", relative)
     elif relative is not None:
         kernel_scale *= relative
-        within_range("factor", kernel_scale, wide)
+        check_range("factor", kernel_scale, wide)
     if factor != "exact":
         factor = fitting("post_scale", factor)
     else:
         if isinstance(scale, float) and not (by_alpha or normalize_qk):
             scale = scale * math.sqrt(d)  # the law's scores are q·k/√d
-        factor = each_query("post_scale", cast(Policy | float, scale), *rows)
+        factor = numbers_by_query("post_scale", cast(Policy | float, scale), *rows)
 
     if normalize_qk:
         q = functional.normalize(q.to(wide), dim=-1)
@@ -200,7 +200,7 @@ def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
     if isinstance(relative, Policy):
         empty = call.logits.new_empty(1, 1)
         q, k = (empty.expand(length, call.start.dimension) for length in seen.shape[-2:])
-        relative = each_query("alpha", relative, q, k, seen, False, True)
+        relative = numbers_by_query("alpha", relative, q, k, seen, False, True)
     return _fitting("factor", relative, relative, seen.shape[:-1], wide, seen.device)
 
 
@@ -223,10 +223,10 @@ def _fitting(
     `given` is the argument `name` as passed: an array's numbers are checked, a tensor's are not.
     """
     if isinstance(factor, float):
-        within_range(name, factor, dtype)
+        check_range(name, factor, dtype)
         return factor
     if not isinstance(given, Tensor) and np.size(given) and not torch.compiler.is_compiling():
-        within_range(name, float(np.max(given)), dtype)
+        check_range(name, float(np.max(given)), dtype)
     if factor.is_meta and device.type != "meta":
         raise ValueError(f"{name} must hold numbers, got a tensor on the device meta")
     if not broadcasts(factor.shape, shape):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib._checking import FloatArray
-from attnlib.attention.by_query import each_query
+from attnlib.attention.by_query import numbers_by_query
 from attnlib.attention.options import named_policy, resolve_factor, warn_scale_replaced
 from attnlib.extras import extra_packages
 from attnlib.models.interception import (
@@ -201,7 +201,7 @@ class _Registered:
             unit = unit if scaling is None else scaling
         elif scaling is not None and not of_cosines:
             warn_scale_replaced(scaling, query.shape[-1], "register")
-        alpha = each_query("alpha", self._policy, *rows, of_cosines or self._relative)
+        alpha = numbers_by_query("alpha", self._policy, *rows, of_cosines or self._relative)
         if isinstance(alpha, Tensor):
             q = q * alpha.unsqueeze(-1)
         else:
