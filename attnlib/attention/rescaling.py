@@ -15,7 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib import _checking
-from attnlib.attention.arithmetic import ACTIVE_CONTEXTS, RAW_SDPA, scaled, times_of_each
+from attnlib.attention.arithmetic import (
+    ACTIVE_CONTEXTS,
+    RAW_SDPA,
+    factors_by_query,
+    scaled_attention,
+)
 from attnlib.attention.options import (
     Factor,
     Options,
@@ -246,17 +251,17 @@ class _RescaleMode(Mode):
         self.attended |= places
         return not self.layers.isdisjoint(places)
 
-    def scaled(self, call: Arguments, options: Options) -> Tensor:
+    def rescaled(self, call: Arguments, options: Options) -> Tensor:
         """Return a call's output at the context's scale; in a layer left out, with `options`."""
         self.calls += 1
         if not self._selects():
-            return scaled(call, options, RAW_SDPA)
+            return scaled_attention(call, options, RAW_SDPA)
         if self.options.scale_names():
             replaced: Any = options.scale
             if not self.options.normalize_qk and isinstance(replaced, float):
                 warn_scale_replaced(replaced, call.query.shape[-1], "rescale")
             options = self.options._replace(post_scale=options.post_scale)
-        return scaled(call, options, RAW_SDPA, self.relative)
+        return scaled_attention(call, options, RAW_SDPA, self.relative)
 
     def written(self, call: WrittenOut) -> Tensor | None:
         """Return the logits of a softmax written out, with q·k times the factor; None to keep them.
@@ -268,7 +273,7 @@ class _RescaleMode(Mode):
         if ACTIVE_CONTEXTS.modes[-1] is not self or not self._selects(call.module):
             return None
         if self.relative is not None:
-            return call.logits_times(times_of_each(self.relative, call))
+            return call.logits_times(factors_by_query(self.relative, call))
         multi_head = isinstance(call.module, nn.MultiheadAttention)
         name = "a function" if call.module is None else type(call.module).__name__
         name = "a compiled graph (torch.compile)" if name == "<lambda>" else name
@@ -289,7 +294,7 @@ class _RescaleMode(Mode):
                 self.calls += 1
                 self.recorder.note(why)
                 return func(*args, **kwargs)
-            return self.scaled(given, Options(scale=given.scale))
+            return self.rescaled(given, Options(scale=given.scale))
         for function, inside in _SEEN_FROM_INSIDE:
             if func is function:
                 before = self.calls

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from attnlib import _checking, annealed, typical
 from attnlib.attention import attend
-from attnlib.attention.arithmetic import scaled
+from attnlib.attention.arithmetic import scaled_attention
 from attnlib.attention.options import Options, checked_policy
 from attnlib.models.interception import Arguments
 from attnlib.policies import POLICIES, Policy, own
@@ -256,7 +256,7 @@ class Attention(nn.Module):
         if gain is None:
             z = attend(q, k, v, is_causal=causal, **self.options._asdict())
         else:  # a factor of q would be lost where q is brought to length 1
-            z = scaled(Arguments(q, k, v, is_causal=causal), self.options, kernel, gain)
+            z = scaled_attention(Arguments(q, k, v, is_causal=causal), self.options, kernel, gain)
         return z.transpose(-3, -2).flatten(-2)
 
 
