@@ -226,10 +226,6 @@ def weights_of(case: Case) -> Iterator[list[Tensor]]:
     part: Any = case.attends
     kept: list[Tensor] = []
     inside: list[bool] = []
-    hooks = [
-        part.register_forward_pre_hook(lambda *_: inside.append(True)),
-        part.register_forward_hook(lambda *_: inside.clear()),
-    ]
 
     def dropped(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         if inside:
@@ -242,12 +238,12 @@ def weights_of(case: Case) -> Iterator[list[Tensor]]:
 
     dropout, method = functional.dropout, getattr(part, case.weights or "forward")
     with (
+        part.register_forward_pre_hook(lambda *_: inside.append(True)),
+        part.register_forward_hook(lambda *_: inside.clear()),
         mock.patch.object(functional, "dropout", dropped),
         mock.patch.object(part, case.weights or "_", returned, create=True),
     ):
         yield kept
-    for hook in hooks:
-        hook.remove()
 
 
 def probed(case: Case) -> float | None:

@@ -186,9 +186,7 @@ class _Registered:
         if module.training and self._policy.learned and not self._relative:
             _name_not_learned(self._policy)
         wide = torch.promote_types(query.dtype, torch.float32)
-        if is_causal is None:
-            is_causal = getattr(module, "is_causal", True)
-        is_causal = attention_mask is None and query.shape[2] > 1 and is_causal
+        is_causal = is_causal_call(module, query, attention_mask, is_causal)
         of_cosines = self._policy.applied_to == "cosine"
         q = query.to(wide)
         if of_cosines:
@@ -251,6 +249,12 @@ def _eager_name(kind: type) -> str:
     with suppress(OSError, TypeError):  # there is no source
         named = EAGER.search(inspect.getsource(kind))
     return named[1] if named else "eager_attention_forward"
+
+
+def is_causal_call(module: nn.Module, query: Tensor, mask: Any, declared: bool | None) -> bool:
+    """Return whether transformers means causal attention: no mask, several queries, declared so."""
+    declared = getattr(module, "is_causal", True) if declared is None else declared
+    return mask is None and query.shape[-2] > 1 and bool(declared)
 
 
 def mask_of_numbers(

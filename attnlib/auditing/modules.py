@@ -155,13 +155,6 @@ class _Watch(ModuleTracker):
         scale = scale or float(each[each != 0.0].abs().median())
         self.observed(product.q, product.k, scale * product.factor, doubt, _has_tanh(logits))
 
-    def owner(self) -> nn.Module:
-        """Return the inmost running module that is not PyTorch's own, or else the inmost."""
-        for module in reversed(self.running):
-            if not type(module).__module__.startswith("torch.nn."):
-                return module
-        return self.running[-1]
-
     def before(self, q: Tensor, k: Tensor) -> Before:
         """Return what was done to q and k before attention: their factors and norms."""
         if q.dim() != k.dim() or q.dim() not in (3, 4):

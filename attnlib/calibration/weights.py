@@ -122,7 +122,7 @@ def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) ->
         for weight, gradient in kept:
             weight.grad = gradient
     for name, value in zip(measured.layers, measured.value, strict=True):
-        around = [layer for layer in layers if _within(name, layer.name)]
+        around = [layer for layer in layers if layer.name in interception.around(name)]
         if not around:
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
         layer = max(around, key=lambda layer: len(layer.name))
@@ -141,7 +141,8 @@ def _layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
     layers = [layer for layer in every if layer.read()]
     for layer in reversed(every):  # the inmost first
         name = layer.name
-        known = (_within(other.name, name) or _within(name, other.name) for other in layers)
+        outer = interception.around(name)
+        known = (other.name in outer or name in interception.around(other.name) for other in layers)
         if layer.attends and next(layer.module.parameters(), None) is not None and not any(known):
             raise layer.refused(f"what makes its queries has no {KNOWN}")
     if not layers:
@@ -149,10 +150,6 @@ def _layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
             f"no module of {type(model).__name__} has a layer of queries with a {KNOWN}"
         )
     return layers
-
-
-def _within(inner: str, outer: str) -> bool:
-    return not outer or f"{inner}.".startswith(f"{outer}.")
 
 
 def _number(names: tuple[str, ...], *places: Any) -> int:

@@ -217,9 +217,7 @@ class Watched(ModuleTracker, WithoutWeights):
         self.sigmoids = [
             sigmoid for sigmoid, slope in zip(self.sigmoids, of_bias, strict=True) if slope is None
         ]
-        module: Any = next(  # the inmost that is not PyTorch's own
-            m for m in reversed(self.running) if not type(m).__module__.startswith("torch.")
-        )
+        module = self.owner()
         kind: Any = type(module)
         row = measure_logits(logits, used) | {
             "kind": kind.__name__,
