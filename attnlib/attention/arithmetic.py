@@ -123,7 +123,7 @@ def scaled(
     that of `options`. Zeros without keys. Raises as `attend`.
     """
     shape = shape_of_queries(call)
-    q, k, kernel_scale, factor = _scaled_arguments(call, options, relative, shape)
+    q, k, kernel_scale, factor = scaled_arguments(call, options, relative, shape)
     v, mask, dtype = call.value, call.attn_mask, call.query.dtype
     if k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
         nothing = v.new_zeros(q.shape[-1], v.shape[-1])
@@ -137,7 +137,7 @@ def scaled(
     return output if factor == 1.0 else output * factor
 
 
-def _scaled_arguments(
+def scaled_arguments(
     call: Arguments, options: Options, relative: Policy | Factor | None, shape: torch.Size
 ) -> tuple[Tensor, Tensor, float, Factor]:
     """Return queries (in float32 or wider), keys and scale of the kernel, and its output's factor.
