@@ -43,7 +43,7 @@ from attnlib.interception import (
     in_graph,
     is_transformed,
 )
-from attnlib.projections import HEADS
+from attnlib.projections import HEADS, stated_number
 
 ONE = "its softmax is of one activation without known keys, as in a synthesizer"
 MEMORY = "its keys or scores are of a learned matrix, as in attention over a memory"
@@ -518,8 +518,7 @@ _PRODUCT_IN_GRAPH = re.compile("aten::(matmul|bmm|baddbmm|einsum)")
 
 def number_of_heads(running: Sequence[nn.Module]) -> int:
     """Return the number of heads of the inmost module that states one, or 0."""
-    numbers = (getattr(module, name, 0) for module in reversed(running) for name in HEADS)
-    return next((number for number in numbers if isinstance(number, int) and number > 0), 0)
+    return stated_number(HEADS, *reversed(running))
 
 
 def _recomputed() -> bool:

@@ -23,7 +23,15 @@ from attnlib import _checking, interception
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, layer_config, named
+from attnlib.projections import (
+    FUSED,
+    HEADS,
+    NORMS,
+    PROJECTIONS,
+    layer_config,
+    named,
+    stated_number,
+)
 from attnlib.weight_gradients import TOLERANCE, mismatch, sum_groups
 
 PAIRS = {
@@ -152,12 +160,6 @@ def _layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
     return layers
 
 
-def _number(names: tuple[str, ...], *places: Any) -> int:
-    """Return the first whole number that one of the places has under one of the names, or 0."""
-    values = (getattr(place, name, None) for place in places for name in names)
-    return next((value for value in values if type(value) is int), 0)
-
-
 class _Layer:
     """Hold a module, and once it is read the sums of weights times gradients of its queries.
 
@@ -240,8 +242,8 @@ class _Layer:
 
         `channels` is the number of outputs that make queries, 0 where unknown.
         """
-        heads = _number(HEADS, self.module, layer_config(self.module))
-        size = _number(SIZES, self.module)
+        heads = stated_number(HEADS, self.module, layer_config(self.module))
+        size = stated_number(SIZES, self.module)
         if packed:
             size = size or channels // (3 * heads or 1)
         else:
