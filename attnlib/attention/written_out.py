@@ -300,7 +300,7 @@ class Recorder:
             size = tensors[0].shape[-1] if "norm" in name and tensors[0].ndim > 2 else 0
             mark = Mark("squares", size=size)
         elif "contraction" in kinds:
-            mark = None if learned else Mark("scores", size=_summed(name, args, tensors))
+            mark = None if learned else Mark("scores", size=summed_size(name, args, tensors))
             mark = Mark("learned") if all(map(is_learned, tensors)) else mark
         elif before is not None and before.kind == "scores" and by_head:
             mark = before
@@ -544,10 +544,10 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
     if len({letter in first for letter in own}) < 2:  # scores of one query
         return 0, False
     columns = operands[own[-1] not in first]
-    return _summed(name, args, operands), is_learned(columns) or columns.ndim < 3
+    return summed_size(name, args, operands), is_learned(columns) or columns.ndim < 3
 
 
-def _summed(name: str, args: Any, operands: list[Tensor]) -> int:
+def summed_size(name: str, args: Any, operands: list[Tensor]) -> int:
     """Return the size of the vectors that a product sums over, or 0."""
     first, second, output = letters_of(name, args, operands)
     summed = (set(first) & set(second)) - set(output)
