@@ -306,7 +306,7 @@ def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterat
     asks = "get_interface(" in inspect.getsource(type(module))
     running: list[bool] = []
     done: list[str] = []
-    hooks = [
+    hooks: list[Any] = [
         module.register_forward_pre_hook(lambda *_: running.append(True)),
         module.register_forward_hook(lambda *_: running.clear(), always_call=True),
     ]
