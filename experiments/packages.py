@@ -26,6 +26,7 @@ from torch.nn import functional
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.probing import probe
+from experiments.judging import RAISED
 from experiments.records import Record, recorded
 
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -36,8 +37,6 @@ FACTOR, STEP = 1.5, 0.01
 TOLERANCE = 1e-4
 """How far a number may be from its reference, relative to the largest: some have softmaxes in
 float32, where the difference of losses has fewer digits."""
-
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Case(NamedTuple):
@@ -339,7 +338,7 @@ def mark(answer: float | str | None) -> str:
     if isinstance(answer, str):
         return answer
     digit, power = f"{answer:.0e}".split("e")
-    error = f"{digit}·10{str(int(power)).translate(SUPERSCRIPTS)}" if answer else "0"
+    error = f"{digit}·10{str(int(power)).translate(RAISED)}" if answer else "0"
     return f"{'✓' if answer < TOLERANCE else '✗'}\u00a0{error}"
 
 
