@@ -269,7 +269,7 @@ def reach(
 
         return quadrature.groupwise(reached, scale, strengths)
     _checking.instance("policy", policy, str | Policy)
-    rule = find_policy(policy) if isinstance(policy, str) else cast(Policy, policy)
+    rule = find_policy(policy) if isinstance(policy, str) else policy
     size = _checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
     return quadrature.elementwise(
         lambda strength: _reach_by_rule(law, quantity, type(needle)(strength), rule, size),

@@ -26,6 +26,7 @@ from attnlib.models.interception import (
     Arguments,
     ModuleTracker,
 )
+from attnlib.models.softmax_record import queries_and_keys
 from attnlib.policies import Policy
 
 PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum", "baddbmm"}
@@ -113,8 +114,7 @@ class _Watch(ModuleTracker):
         tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         if len(tensors) < 2 or result.dim() < 3 or not result.is_floating_point():
             return result
-        q, k = tensors[-2:]
-        q, k = _in_order(args[0], q, k) if name == "einsum" else (q, k.transpose(-2, -1))
+        q, k = queries_and_keys(name, args, tensors) or tensors[-2:]
         looks = [bool(LOOKS_LIKE_ATTENTION.search(type(value).__name__)) for value in self.running]
         self.depth = looks.index(True) + 1 if any(looks) else len(self.running)
         torch.set_grad_enabled(True)
@@ -154,13 +154,6 @@ class _Watch(ModuleTracker):
         doubt = "" if scale else UNEVEN
         scale = scale or float(each[each != 0.0].abs().median())
         self.observed(product.q, product.k, scale * product.factor, doubt, _has_tanh(logits))
-
-    def owner(self) -> nn.Module:
-        """Return the inmost running module that is not PyTorch's own, or else the inmost."""
-        for module in reversed(self.running):
-            if not type(module).__module__.startswith("torch.nn."):
-                return module
-        return self.running[-1]
 
     def before(self, q: Tensor, k: Tensor) -> Before:
         """Return what was done to q and k before attention: their factors and norms."""
@@ -208,20 +201,6 @@ def _one_number(each: Tensor) -> float | None:
     each = each[each != 0.0]
     middle = float(each.median())
     return middle if bool(((each / middle - 1.0).abs() < EXACT).all()) else None
-
-
-def _in_order(equation: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Return q and k of an einsum with axes in the order of the logits, and d last, if known."""
-    text = equation if isinstance(equation, str) else ""
-    left, right, out = [*text.replace("->", ",").replace(" ", "").split(","), "", ""][:3]
-    summed = set(left) & set(right) - set(out)
-    if "." in text or len(summed) != 1 or len(out) < 3:
-        return q, k
-    (d,) = summed
-    for_q, for_k = out[:-1] + d, out[:-2] + out[-1] + d
-    if set(for_q) != set(left) or set(for_k) != set(right):
-        return q, k
-    return q.permute(*map(left.index, for_q)), k.permute(*map(right.index, for_k))
 
 
 def _unrepeated(k: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ projection, in every head and token, since a rotation leaves lengths alone; chan
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -26,13 +26,11 @@ def outputs_of(model: nn.Module, outputs: Outputs | None = None) -> Iterator[Out
         if isinstance(output, Tensor) and output.is_floating_point():
             noted.setdefault(part, []).append(output.detach())
 
-    leaves = [part for part in model.modules() if not any(True for _ in part.children())]
-    hooks = [part.register_forward_hook(note) for part in leaves]
-    try:
+    with ExitStack() as hooks:
+        for part in model.modules():
+            if next(part.children(), None) is None:
+                hooks.enter_context(part.register_forward_hook(note))
         yield noted
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 class Before(NamedTuple):

@@ -12,14 +12,14 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from attnlib import _checking, _files
 from attnlib._checking import FloatArray
 from attnlib.extras import extra_packages
-from attnlib.policies import POLICIES, Policy
+from attnlib.policies import POLICIES, Policy, own
 
 with extra_packages("probe"):
     import torch
@@ -297,7 +297,7 @@ def _policy(expected: Any) -> Policy:
     """Return the intended policy, by default 1/√d."""
     if isinstance(expected, float | int):
         return replace(POLICIES["transformer"], rule=lambda _: expected)
-    return cast(Policy, named_policy("expected", expected or "transformer"))
+    return named_policy("expected", expected or "transformer") or own(expected)
 
 
 def _stand_in(kind: Softmax, rule: Callable[..., Any], *more: Any) -> Callable[..., Tensor]:

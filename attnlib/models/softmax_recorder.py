@@ -28,7 +28,7 @@ from attnlib.models.interception import (
     in_graph,
     is_transformed,
 )
-from attnlib.models.projections import HEADS
+from attnlib.models.projections import HEADS, stated_number
 from attnlib.models.softmax_record import (
     NO_SOFTMAX,
     Layout,
@@ -314,7 +314,7 @@ class Recorder:
             size = tensors[0].shape[-1] if "norm" in name and tensors[0].ndim > 2 else 0
             mark = Mark("squares", size=size)
         elif "contraction" in kinds:
-            mark = None if learned else Mark("scores", size=_summed_size(name, args, tensors))
+            mark = None if learned else Mark("scores", size=summed_size(name, args, tensors))
             mark = Mark("learned") if all(map(is_learned, tensors)) else mark
         elif before is not None and before.kind == "scores" and by_head:
             mark = before
@@ -542,8 +542,7 @@ _PRODUCT_IN_GRAPH = re.compile("aten::(matmul|bmm|baddbmm|einsum)")
 
 def number_of_heads(running: Sequence[nn.Module]) -> int:
     """Return the number of heads of the inmost module that states one, or 0."""
-    numbers = (getattr(module, name, 0) for module in reversed(running) for name in HEADS)
-    return next((number for number in numbers if isinstance(number, int) and number > 0), 0)
+    return stated_number(HEADS, *reversed(running))
 
 
 def _in_checkpoint() -> bool:
@@ -569,10 +568,10 @@ def _head_size(name: str, args: Any, result: Any) -> tuple[int, bool]:
     if len({letter in first for letter in unshared}) < 2:  # scores of one query
         return 0, False
     columns = operands[unshared[-1] not in first]
-    return _summed_size(name, args, operands), is_learned(columns) or columns.ndim < 3
+    return summed_size(name, args, operands), is_learned(columns) or columns.ndim < 3
 
 
-def _summed_size(name: str, args: Any, operands: list[Tensor]) -> int:
+def summed_size(name: str, args: Any, operands: list[Tensor]) -> int:
     """Return the number of terms in each sum of a product, or 0 if unknown."""
     first, second, output = letters_of(name, args, operands)
     summed = (set(first) & set(second)) - set(output)
