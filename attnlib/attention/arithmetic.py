@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from attnlib.attention.by_query import check_range, numbers_by_query, scale_of_dimension
 from attnlib.attention.options import Factor, Options, broadcasts, shape_of_queries, validate
-from attnlib.models.interception import OPERATOR, Arguments
+from attnlib.models.attention_call import OPERATOR, Arguments
 from attnlib.models.softmax_record import WrittenOut
 from attnlib.policies import Policy, ScaleFunction
 

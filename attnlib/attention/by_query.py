@@ -14,7 +14,8 @@ from torch import Tensor
 
 from attnlib import exact
 from attnlib._checking import FloatArray
-from attnlib.models.interception import constant_in_graphs, count_visible
+from attnlib.models.attention_call import count_visible
+from attnlib.models.torch_internals import constant_in_graphs
 from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Cosine, DotProduct
 

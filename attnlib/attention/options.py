@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from attnlib import _checking
-from attnlib.models.interception import Arguments
+from attnlib.models.attention_call import Arguments
 from attnlib.policies import Policy, ScaleFunction, find_policy, own
 
 Factor = float | Tensor

@@ -14,12 +14,9 @@ from torch import Tensor, nn
 from attnlib.attention.arithmetic import scaled_arguments
 from attnlib.attention.options import Options, named_policy, resolve_factor, warn_scale_replaced
 from attnlib.extras import extra_packages
-from attnlib.models.interception import (
-    LOOKS_LIKE_ATTENTION,
-    Arguments,
-    cached_in_graphs,
-    constant_in_graphs,
-)
+from attnlib.models.attention_call import Arguments
+from attnlib.models.interception import LOOKS_LIKE_ATTENTION
+from attnlib.models.torch_internals import cached_in_graphs, constant_in_graphs
 from attnlib.policies import Policy, ScaleFunction, own
 
 EAGER = re.compile(r"get_interface\(\s*[\w.]+,\s*(\w+)")

@@ -28,19 +28,17 @@ from attnlib.attention.options import (
     validate,
     warn_scale_replaced,
 )
-from attnlib.models import interception
-from attnlib.models.interception import (
+from attnlib.models import torch_internals
+from attnlib.models.attention_call import MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
+from attnlib.models.interception import Mode
+from attnlib.models.softmax_record import WrittenOut
+from attnlib.models.softmax_recorder import ONE_KEY, Recorder, running_modules
+from attnlib.models.torch_internals import (
     FAST_PATH_OFF,
-    MULTI_HEAD,
-    MULTI_HEAD_ALONE,
     SCRIPTS_SEEN,
-    Arguments,
-    Mode,
     not_compiled,
     without_torch_function,
 )
-from attnlib.models.softmax_record import WrittenOut
-from attnlib.models.softmax_recorder import ONE_KEY, Recorder, running_modules
 from attnlib.policies import Policy, ScaleFunction
 
 
@@ -149,7 +147,7 @@ class _Context(ContextDecorator):
     def __enter__(self) -> Self:
         mode = self._mode()
         if mode.layers is not None:  # a graph mixes layers
-            mode.contexts.enter_context(interception.eagerly(load=True))
+            mode.contexts.enter_context(torch_internals.eagerly(load=True))
         for context in (FAST_PATH_OFF, SCRIPTS_SEEN, mode):
             mode.contexts.enter_context(context)
         ACTIVE_CONTEXTS.modes.append(mode)
@@ -243,7 +241,7 @@ class _RescaleMode(Mode):
         places: set[int | str] = {0}
         if module is not None:
             number, name = self.module_places.get(module, (len(self.module_places), ""))
-            if not interception.in_backward_pass():  # there the model around it does not run
+            if not torch_internals.in_backward_pass():  # there the model around it does not run
                 names = {part: name for name, part in modules[0].named_modules()}
                 name = names.get(module, "")
             self.module_places[module] = number, name
@@ -269,7 +267,7 @@ class _RescaleMode(Mode):
         Raises RuntimeError for a policy or an alpha.
         """
         self.calls += 1
-        self.graph_seen = self.graph_seen or interception.in_graph()
+        self.graph_seen = self.graph_seen or torch_internals.in_graph()
         if ACTIVE_CONTEXTS.modes[-1] is not self or not self._selects(call.module):
             return None
         if self.relative is not None:

@@ -17,16 +17,10 @@ from attnlib.auditing.meant import NO_NORM, cap_meant, meant_by, norm_is_meant
 from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, outputs_of
 from attnlib.auditing.report import OF_MODELS, Report, Scale
 from attnlib.auditing.scales import AGREES, agree, reason
-from attnlib.models.interception import (
-    ATTENTION,
-    FAST_PATH_OFF,
-    HIDDEN,
-    LOOKS_LIKE_ATTENTION,
-    MULTI_HEAD,
-    Arguments,
-    ModuleTracker,
-)
+from attnlib.models.attention_call import ATTENTION, HIDDEN, MULTI_HEAD, Arguments
+from attnlib.models.interception import LOOKS_LIKE_ATTENTION, ModuleTracker
 from attnlib.models.softmax_record import queries_and_keys
+from attnlib.models.torch_internals import FAST_PATH_OFF
 from attnlib.policies import Policy
 
 PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum", "baddbmm"}

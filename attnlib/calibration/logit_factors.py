@@ -15,18 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.attention.registration import is_causal_call
-from attnlib.models import interception
-from attnlib.models.interception import (
-    ATTENTION,
-    FAST_PATH_OFF,
-    MULTI_HEAD,
-    MULTI_HEAD_ALONE,
-    TRANSFORMED,
-    Arguments,
-    is_transformed,
-)
+from attnlib.models import attention_call, interception, torch_internals
+from attnlib.models.attention_call import ATTENTION, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
 from attnlib.models.softmax_record import WrittenOut
 from attnlib.models.softmax_recorder import Recorder, number_of_heads
+from attnlib.models.torch_internals import FAST_PATH_OFF, TRANSFORMED, is_transformed
 
 UNSEEN = "by its class's name and a tensor that nothing seen has made: another kernel"
 
@@ -119,11 +112,11 @@ class LogitFactors(interception.ModuleTracker):
 
         return get_interface
 
-    @interception.not_compiled
+    @torch_internals.not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch, with its queries multiplied if it is attention."""
         # In a backward pass a function of a module may be computed again, and no module runs.
-        if self.inside or not (self.running or interception.in_backward_pass()):
+        if self.inside or not (self.running or torch_internals.in_backward_pass()):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             with self:
@@ -143,7 +136,7 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
     """Multiply the model's logits in this thread by what `factor` returns; yield `LogitFactors`."""
     mode = LogitFactors(model, factor)
     with ExitStack() as stack:
-        stack.enter_context(interception.parts_eagerly(model))
+        stack.enter_context(torch_internals.parts_eagerly(model))
         stack.enter_context(FAST_PATH_OFF)
         if any(hasattr(part, "_supports_sdpa") for part in model.modules()):
             from transformers import AttentionInterface
@@ -157,7 +150,7 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
 def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
     """Return how many keys each query sees, at least 1, (…, 1 or heads, queries)."""
     queries, keys = query.shape[-2], key.shape[-2]
-    past = 0 if is_causal else interception.causal_bias(mask, queries, keys)
+    past = 0 if is_causal else attention_call.causal_bias(mask, queries, keys)
     if hasattr(mask, "mask_mod"):  # of flex attention
         from torch.nn.attention.flex_attention import create_mask
 
@@ -166,7 +159,7 @@ def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
     if past is not None:
         seen = torch.arange(1 + past, queries + past + 1, device=query.device).clamp(max=keys)
     elif isinstance(mask, Tensor):
-        seen = interception.count_visible(mask[..., :keys], keys)
+        seen = attention_call.count_visible(mask[..., :keys], keys)
         seen = seen.expand(*mask.shape[:-2], queries)
     else:
         seen = torch.full((queries,), keys, device=query.device)

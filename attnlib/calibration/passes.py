@@ -14,7 +14,7 @@ from torch.utils import checkpoint
 
 from attnlib._checking import FloatArray
 from attnlib.calibration.logit_factors import Place, scale_logits
-from attnlib.models import interception
+from attnlib.models import torch_internals
 from attnlib.models.softmax_recorder import ONE_KEY
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -23,7 +23,7 @@ Loss = Callable[[nn.Module, Any], Tensor]
 LogFactor = Callable[[Place, FloatArray], FloatArray]
 """A function from a place and n, (…, 1 or heads, queries), to log t, (…, heads, queries)."""
 
-GRADIENTS = interception.without_torch_function(torch.autograd.grad)
+GRADIENTS = torch_internals.without_torch_function(torch.autograd.grad)
 """torch.autograd.grad, in which a mode sees what computes activations again."""
 
 AGAIN = 1e-3
@@ -85,15 +85,15 @@ def loss_and_gradients(
     all attention is out of reach, or some of it unless `partial`, and ValueError for a loss that is
     not one finite number or does not depend on attention.
     """
-    interception.check_model(model)
-    if interception.level_of_transforms() is not None:
-        raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
+    torch_internals.check_model(model)
+    if torch_internals.level_of_transforms() is not None:
+        raise RuntimeError(f"{type(model).__name__}: {torch_internals.TRANSFORMED}")
     leaves: dict[Place, tuple[Tensor, Tensor]] = {}
     lengths: dict[Place, float] = {}
 
     def factor(place: Place, query: Tensor, keys: Tensor) -> Tensor:
         length = float(torch.linalg.vector_norm(query.detach().abs(), dtype=torch.float64))
-        if interception.in_backward_pass():  # activations are computed again, in another order
+        if torch_internals.in_backward_pass():  # activations are computed again, in another order
             place = min(lengths, key=lambda known: abs(lengths[known] - length))
             if abs(lengths[place] - length) > AGAIN * length:
                 raise RuntimeError("the backward pass computes attention that was not seen before")

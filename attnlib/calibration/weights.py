@@ -23,7 +23,7 @@ from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.models import interception
+from attnlib.models import interception, torch_internals
 from attnlib.models.projections import (
     FUSED,
     HEADS,
@@ -101,10 +101,10 @@ def from_gradients(
     projection in a class with attention in its name. An unknown projection in any other class is
     noticed by `check` alone. Chapter: calibration.
     """
-    model = interception.uncompiled(model)
-    interception.check_model(model)
-    if interception.level_of_transforms() is not None:
-        raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
+    model = torch_internals.uncompiled(model)
+    torch_internals.check_model(model)
+    if torch_internals.level_of_transforms() is not None:
+        raise RuntimeError(f"{type(model).__name__}: {torch_internals.TRANSFORMED}")
     if tolerance is not None:
         tolerance = _checking.positive("tolerance", tolerance)
     if check is not None:

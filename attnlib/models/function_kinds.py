@@ -3,7 +3,7 @@
 import re
 from typing import Literal
 
-from attnlib.models.interception import cached_in_graphs
+from attnlib.models.torch_internals import cached_in_graphs
 
 PLAIN_PRODUCTS = ("matmul", "__matmul__", "bmm")
 OPERAND_KEYWORDS = ("input", "batch1", "batch2", "mat2", "other")

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.models import function_kinds
-from attnlib.models.interception import HIDDEN, is_traced, is_transformed
+from attnlib.models.attention_call import HIDDEN
+from attnlib.models.torch_internals import is_traced, is_transformed
 
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 

@@ -20,14 +20,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointFunction
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from attnlib.models.attention_call import OPERATOR
 from attnlib.models.function_kinds import OPERAND_KEYWORDS, kinds_of
-from attnlib.models.interception import (
-    MODULE_CALL,
-    OPERATOR,
-    custom_operator,
-    in_graph,
-    is_transformed,
-)
 from attnlib.models.projections import HEADS, stated_number
 from attnlib.models.softmax_record import (
     NO_SOFTMAX,
@@ -44,6 +38,7 @@ from attnlib.models.softmax_record import (
     version_of,
     with_axes,
 )
+from attnlib.models.torch_internals import MODULE_CALL, custom_operator, in_graph, is_transformed
 
 ONE = "its softmax is of one activation without known keys, as in a synthesizer"
 MEMORY = "its keys or scores are of a learned matrix, as in attention over a memory"

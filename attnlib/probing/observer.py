@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from attnlib import _checking
 from attnlib.attention import is_rescaled
-from attnlib.models import interception
-from attnlib.models.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
+from attnlib.models import interception, torch_internals
+from attnlib.models.attention_call import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
 from attnlib.models.projections import layer_config
 from attnlib.models.softmax_record import Layout, Weights, WrittenOut
 from attnlib.models.softmax_recorder import ONE_KEY, Recorder, number_of_heads
@@ -118,7 +118,7 @@ def probe(
     report = Report(theory=theory, targets=targets is not None)
     see = into(report, rows, np.random.default_rng(0))
     observer = Observer(model, see, TokenTracker(mask, targets))
-    with interception.parts_eagerly(model), observer.at_work():
+    with torch_internals.parts_eagerly(model), observer.at_work():
         yield report
     report.batch.finish()
     report.not_measured = observer.finish()
@@ -172,9 +172,9 @@ class Observer(interception.ModuleTracker):
         if not self.belongs(module):
             return
         tokens = self.tokens[-1] if self.tokens else Tokens()
-        if not interception.is_traced():
-            named = interception.named_arguments() if named is None else named
-            with interception.hidden_from_modes():
+        if not torch_internals.is_traced():
+            named = torch_internals.named_arguments() if named is None else named
+            with torch_internals.hidden_from_modes():
                 tokens = self.reader.read(module, args, named, tokens)
         self.tokens.append(tokens)
         super().enter_module(module, args, named)
@@ -185,14 +185,14 @@ class Observer(interception.ModuleTracker):
             self.tokens.pop()
         super().leave_module(module)
 
-    @interception.not_compiled
+    @torch_internals.not_compiled
     def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch, observe it if it is attention, and return its result."""
         if torch.compiler.is_compiling():
             self.compiled = True
             return func(*args, **kwargs)
         # A backward pass that computes activations again runs the model a second time.
-        if not self.running or interception.in_backward_pass():
+        if not self.running or torch_internals.in_backward_pass():
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             return self.multi_head(*args, **kwargs)
@@ -401,12 +401,12 @@ def _unflattened(heads: int, call: Call, result: Tensor) -> tuple[Call, Tensor]:
 
 def _why_not(query: Tensor, key: Tensor) -> str:
     """Return why a call cannot be measured, or ""."""
-    if interception.is_traced():
+    if torch_internals.is_traced():
         return "it is being traced"
     if type(query) not in (Tensor, nn.Parameter):
         return f"its queries are a {type(query).__name__}"
-    if interception.is_transformed(query):
-        return interception.TRANSFORMED
+    if torch_internals.is_transformed(query):
+        return torch_internals.TRANSFORMED
     if query.is_nested:
         return "its queries are a nested tensor"
     if query.numel() == 0 or key.numel() == 0:

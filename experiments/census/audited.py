@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib.auditing import Report, audit, models
-from attnlib.models.interception import HIDDEN, LOOKS_LIKE_ATTENTION, MULTI_HEAD, MULTI_HEAD_ALONE
+from attnlib.models.attention_call import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE
+from attnlib.models.interception import LOOKS_LIKE_ATTENTION
 from experiments import provenance
 from experiments.census import error_line, families, in_process
 from experiments.census.watched import WithoutWeights

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.models.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Mode, ModuleTracker
+from attnlib.models.attention_call import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE
+from attnlib.models.interception import Mode, ModuleTracker
 from attnlib.models.softmax_recorder import summed_size
 
 BIG = 100_000

@@ -28,7 +28,7 @@ from attnlib import _checking, annealed, typical
 from attnlib.attention import attend
 from attnlib.attention.arithmetic import scaled_attention
 from attnlib.attention.options import Options, checked_policy
-from attnlib.models.interception import Arguments
+from attnlib.models.attention_call import Arguments
 from attnlib.policies import POLICIES, Policy, own
 from attnlib.scores import Cosine, DotProduct
 from experiments.lab import data
