@@ -75,7 +75,7 @@ class _Watch(ModuleTracker):
         self.depth = 0  # of the module in which derivatives are kept
         self.found: dict[str, Seen] = {}
 
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch, and note its scale if it is attention."""
         result = func(*args, **kwargs)
         if self.running:
@@ -217,7 +217,7 @@ def audit_module(model: nn.Module, run: Callable[[], Any], expected: Target) -> 
             f"{type(model).__name__} calls no attention of PyTorch's and takes no softmax of q·k: "
             "audit its attention as a callable"
         )
-    for part in watch.silent():
+    for part in watch.silent_modules():
         report.facts[part] = "looks like attention, and was not seen"
     kinds: dict[Any, dict[str, float]] = {}
     for name, seen in watch.found.items():

@@ -15,7 +15,7 @@ from attnlib.calibration.logit_factors import Place, keys_seen, scale_logits
 from attnlib.calibration.passes import Loss
 from attnlib.calibration.weights import PACKED, QUERIES
 from attnlib.models import interception
-from attnlib.models.projections import NORMS, named
+from attnlib.models.projections import NORMS, declared_name
 
 WEIGHTS = ("q_proj_weight", "in_proj_weight")
 """Names of the weights that make queries in nn.MultiheadAttention."""
@@ -97,9 +97,9 @@ def _changes(
     model: nn.Module, layer: str, factor: FloatArray, size: int, order: str
 ) -> list[tuple[Tensor, Tensor]]:
     """Return what makes a layer's queries, each tensor with its rows' factors; [] if unknown."""
-    for around in interception.around(layer):  # a part of a module may attend for it
+    for around in interception.ancestry(layer):  # a part of a module may attend for it
         module: Any = model.get_submodule(around)
-        own = [named(module, name) for name in ("packed_projection", "query_projection")]
+        own = [declared_name(module, name) for name in ("packed_projection", "query_projection")]
         names = NORMS if order == "norm" else (*own, *QUERIES, *WEIGHTS, *PACKED)
         parts = (getattr(module, name, None) for name in names)
         made: Any = next((part for part in parts if part is not None), None)

@@ -85,8 +85,12 @@ class LogitFactors(interception.ModuleTracker):
 
     def hints(self) -> list[str]:
         """Return a line for each reason to think that modules attended unseen, with their names."""
-        lines = self.recorder.report_lines(self.shown, hints=True)
-        return lines + self.in_threads() + [f"{name}: {UNSEEN}" for name in self.silent()]
+        lines = self.recorder.report_lines(self.label, hints=True)
+        return (
+            lines
+            + self.modules_elsewhere()
+            + [f"{name}: {UNSEEN}" for name in self.silent_modules()]
+        )
 
     def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a `get_interface` of transformers whose functions multiply the model's queries."""
@@ -113,7 +117,7 @@ class LogitFactors(interception.ModuleTracker):
         return get_interface
 
     @torch_internals.not_compiled
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch, with its queries multiplied if it is attention."""
         # In a backward pass a function of a module may be computed again, and no module runs.
         if self.inside or not (self.running or torch_internals.in_backward_pass()):

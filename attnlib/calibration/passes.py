@@ -123,7 +123,7 @@ def loss_and_gradients(
             number = value.item()
             if not math.isfinite(number):
                 raise ValueError(f"loss must be a finite number, got loss={number}")
-            unreached, hints = mode.recorder.report_lines(mode.shown), mode.hints()
+            unreached, hints = mode.recorder.report_lines(mode.label), mode.hints()
             if not leaves:
                 unreached += hints
                 unreached.append(f"{type(model).__name__} has run no attention that can be reached")

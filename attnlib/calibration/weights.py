@@ -29,8 +29,8 @@ from attnlib.models.projections import (
     HEADS,
     NORMS,
     PROJECTIONS,
+    declared_name,
     layer_config,
-    named,
     stated_number,
 )
 from attnlib.weight_gradients import TOLERANCE, mismatch, sum_groups
@@ -131,7 +131,7 @@ def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) ->
         for weight, gradient in kept:
             weight.grad = gradient
     for name, value in zip(measured.layers, measured.value, strict=True):
-        around = [layer for layer in layers if layer.name in interception.around(name)]
+        around = [layer for layer in layers if layer.name in interception.ancestry(name)]
         if not around:
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
         layer = max(around, key=lambda layer: len(layer.name))
@@ -150,8 +150,10 @@ def _layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
     layers = [layer for layer in every if layer.read()]
     for layer in reversed(every):  # the inmost first
         name = layer.name
-        outer = interception.around(name)
-        known = (other.name in outer or name in interception.around(other.name) for other in layers)
+        outer = interception.ancestry(name)
+        known = (
+            other.name in outer or name in interception.ancestry(other.name) for other in layers
+        )
         if layer.attends and next(layer.module.parameters(), None) is not None and not any(known):
             raise layer.refused(f"what makes its queries has no {KNOWN}")
     if not layers:
@@ -188,11 +190,11 @@ class _Layer:
         """
         module, attends = self.module, self.attends
         multi_head = isinstance(module, nn.MultiheadAttention)
-        stated = self.part([named(module, "query_projection")])
+        stated = self.part([declared_name(module, "query_projection")])
         queries = stated or self.part(QUERIES)
-        keys = self.part([named(module, "key_projection"), PAIRS.get(queries, "")])
+        keys = self.part([declared_name(module, "key_projection"), PAIRS.get(queries, "")])
         names = [name for name in PACKED if attends or name != "in_proj"]  # of Mamba too
-        packed = self.part([named(module, "packed_projection"), *names])
+        packed = self.part([declared_name(module, "packed_projection"), *names])
         packed = "" if queries else packed
         known = multi_head or packed or stated or (queries and (keys or attends))
         for name, _ in (*module.named_children(), *module.named_parameters(recurse=False)):

@@ -1,4 +1,4 @@
-"""Hold a call of scaled_dot_product_attention: its names, its arguments, the keys it hides."""
+"""Hold a call of scaled_dot_product_attention: its arguments, and the keys that a mask hides."""
 
 from typing import Any, NamedTuple
 
@@ -9,15 +9,14 @@ from torch.nn import functional
 from attnlib.models.torch_internals import without_torch_function
 
 OPERATOR = torch.ops.aten.scaled_dot_product_attention
-
 ATTENTION = (functional.scaled_dot_product_attention, OPERATOR, OPERATOR.default)
-"""What a mode gets for a call of attention. The arguments are the same."""
+"""The functions that a mode gets for a call of attention. They take the same arguments."""
 
 MULTI_HEAD = functional.multi_head_attention_forward
-"""What nn.MultiheadAttention calls."""
+"""The function that nn.MultiheadAttention calls."""
 
 MULTI_HEAD_ALONE = without_torch_function(MULTI_HEAD)
-"""The same function; called within a mode, it shows that mode its call of attention."""
+"""A copy of that function whose call of attention a mode sees."""
 
 
 class Arguments(NamedTuple):
@@ -34,13 +33,13 @@ class Arguments(NamedTuple):
 
 
 HIDDEN = -1e4
-"""A number in a mask that hides a key, and so do lower ones. Its weight is 0 in every precision."""
+"""The largest number in a mask that hides a key: its weight is 0 in every precision."""
 
 
 def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
-    """Return how many keys before its own the first query sees; None unless a CausalBias.
+    """Return the number of keys that stand before the first query's own; None unless a CausalBias.
 
-    The class is known by its name: to import torch.nn.attention.bias loads the compiler.
+    The class is known by its name: importing torch.nn.attention.bias loads the compiler.
     """
     if type(mask).__name__ != "CausalBias":
         return None
@@ -48,6 +47,10 @@ def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
 
 
 def count_visible(mask: Tensor, keys: int) -> Tensor:
-    """Return how many keys of a mask each query sees: those True, or, in numbers, above −10⁴."""
+    """Return the number of keys that each query sees, of the mask's shape without its last axis.
+
+    Visible are those where the mask is True or, in a mask of numbers, above −10⁴. `keys` is their
+    number: the mask may have one column for all.
+    """
     visible = mask if mask.dtype == torch.bool else mask > HIDDEN
     return visible.expand(*mask.shape[:-1], keys).sum(-1)

@@ -35,7 +35,7 @@ LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
 
 
 class Mode(TorchFunctionMode):
-    """Hand each call of a function of PyTorch to the method `called`, inside the context."""
+    """Hand each call of a function of PyTorch to the method `run_function` inside the context."""
 
     @not_compiled
     def __torch_function__(
@@ -45,32 +45,32 @@ class Mode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        as_written = getattr(func, "_torchdynamo_inline", None)  # of a function of torch.jit
+        as_written = getattr(func, "_torchdynamo_inline", None)  # the source of one of torch.jit
         if as_written is not None:
             with self:
                 return as_written(*args, **kwargs or {})
-        return self.called(func, args, kwargs or {})
+        return self.run_function(func, args, kwargs or {})
 
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function of PyTorch and return its result; a subclass may return another."""
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function of PyTorch and return its result; subclasses watch or change it."""
         return func(*args, **kwargs)
 
 
 class ModuleTracker(Mode):
-    """Track which modules of a model run in this thread, inside the context `at_work`.
+    """Track the modules of a model that run in this thread, inside the context `at_work`.
 
     Raises as `check_model`.
     """
 
     counts_by_run = True
-    """Whether calls are counted from 0 again each time the model is called."""
+    """Whether calls of attention are counted from 0 again in each run of the model."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         check_model(model)
         self.model_name = type(model).__name__
         self.names = {id(module): name for name, module in model.named_modules()}
-        self.kinds = {  # a scripted module has an original name
+        self.class_names = {  # a scripted module has an original name
             name: getattr(module, "original_name", type(module).__name__)
             for name, module in model.named_modules()
         }
@@ -78,17 +78,17 @@ class ModuleTracker(Mode):
         self.running: list[nn.Module] = []  # the inmost last
         self.calls: Counter[str] = Counter()  # of attention, by module, in this run of the model
         self.ran: dict[str, None] = {}  # names of modules that look like attention, in order
-        self.seen: dict[str, None] = {}  # of those that made a call
+        self.seen: dict[str, None] = {}  # names of modules that made a call of attention
         self.forwards = {
             code: name
             for name, module in model.named_modules()
             if (code := getattr(vars(type(module)).get("forward"), "__code__", None))
         }
-        self.unexplained: set[str] = set()  # of those with a tensor of unknown origin
-        self.made: Any = WeakTensorKeyDictionary()  # in the modules that look like attention
+        self.unexplained: set[str] = set()  # names of those that used a tensor of unknown origin
+        self.made_tensors: Any = WeakTensorKeyDictionary()  # tensors that those modules got or made
         self.constants = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-        self.looking: list[str] = []  # names of running modules that look like attention
-        self.batch = 0  # size of what the model is called with
+        self.running_attention: list[str] = []  # names of running modules that look like attention
+        self.batch = 0  # size of the batch
         self.elsewhere: dict[str, nn.Module] = {}  # modules that ran in another thread
 
     @contextmanager
@@ -103,21 +103,21 @@ class ModuleTracker(Mode):
             yield
 
     def belongs(self, module: Any) -> bool:
-        """Return whether `module` is the model's and runs in this thread or a backward pass.
+        """Return whether `module` is the model's and runs in this thread or in a backward pass.
 
         False while torch.compile traces. A module of the model in another thread is noted.
         """
         if torch.compiler.is_compiling():  # first: a graph cannot hold what follows
             return False
-        here = threading.get_ident() == self.thread or in_backward_pass()
-        if id(module) in self.names and not here:
+        this_thread = threading.get_ident() == self.thread or in_backward_pass()
+        if id(module) in self.names and not this_thread:
             self.elsewhere[self.names[id(module)]] = module
-        return id(module) in self.names and here
+        return id(module) in self.names and this_thread
 
     def enter_module(
         self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
     ) -> None:
-        """Note that a module starts; without `named`, read its keywords from the caller's frame."""
+        """Note that a module starts. `named` are its keyword arguments, None in a global hook."""
         if not self.belongs(module):
             return
         named = named_arguments() if named is None else named
@@ -125,44 +125,45 @@ class ModuleTracker(Mode):
             if self.counts_by_run:
                 self.calls.clear()
             with hidden_from_modes():
-                given = (x for x in tree_leaves((args, named)) if isinstance(x, Tensor) and x.ndim)
-                self.batch = next((x.shape[0] for x in given), 0)
+                leaves = tree_leaves((args, named))
+                sizes = (x.shape[0] for x in leaves if isinstance(x, Tensor) and x.ndim)
+                self.batch = next(sizes, 0)
         self.running.append(module)
         name = self.names[id(module)]
-        if LOOKS_LIKE_ATTENTION.search(self.kinds[name]):
+        if LOOKS_LIKE_ATTENTION.search(self.class_names[name]):
             self.ran[name] = None
-            self.looking.append(name)
+            self.running_attention.append(name)
             for tensor in tree_leaves((args, named)):
                 if isinstance(tensor, Tensor):
-                    self.made[tensor] = True
+                    self.made_tensors[tensor] = True
 
     def leave_module(self, module: nn.Module, *_: Any) -> None:
         """Note that a module has ended."""
         if self.belongs(module) and self.running:
             name = self.names[id(self.running.pop())]
-            if self.looking[-1:] == [name]:
-                self.looking.pop()
+            if self.running_attention[-1:] == [name]:
+                self.running_attention.pop()
 
     def note_made(self, tensors: list[Tensor], result: Any) -> None:
-        """Note results, and arguments of unknown origin, in modules that look like attention."""
-        if self.looking:
-            if any(x not in self.made and id(x) not in self.constants for x in tensors):
-                self.unexplained.update(self.looking)
+        """Note a function's results, and its arguments of unknown origin, inside attention."""
+        if self.running_attention:
+            if any(x not in self.made_tensors and id(x) not in self.constants for x in tensors):
+                self.unexplained.update(self.running_attention)
             for tensor in tree_leaves(result):
                 if isinstance(tensor, Tensor):
-                    self.made[tensor] = True
+                    self.made_tensors[tensor] = True
 
     def called_directly(self) -> str:
-        """Return the class name of a module whose `forward` the inmost calls directly, or ""."""
+        """Return the class of a module whose `forward` the inmost one calls directly, or ""."""
         module = self.running[-1]
-        own = [
+        inherited = [
             getattr(vars(kind).get("forward"), "__code__", None) for kind in type(module).__mro__
         ]
         frame: Any = sys._getframe(1)
         while frame is not None and frame.f_code is not MODULE_CALL:
             name = self.forwards.get(frame.f_code)
-            if name is not None and frame.f_code not in own:
-                return self.kinds[name]
+            if name is not None and frame.f_code not in inherited:
+                return self.class_names[name]
             frame = frame.f_back
         return ""
 
@@ -174,44 +175,49 @@ class ModuleTracker(Mode):
         return self.running[-1]
 
     def count_call(self, module: nn.Module) -> tuple[str, int]:
-        """Count a module's call of attention; return its name and its earlier calls in this run."""
+        """Count a module's call of attention; return its name and its number of earlier calls."""
         name = self.names[id(module)]
         number = self.calls[name]
         self.calls[name] += 1
         self.seen[name] = None
         return name, number
 
-    def shown(self, module: nn.Module | None) -> str:
-        """Return "name (Class)" of a module, None for the model; `silent` then leaves it out."""
+    def label(self, module: nn.Module | None) -> str:
+        """Return "name (Class)" of a module, or of the model for None.
+
+        It is meant for a report, so `silent_modules` then leaves the module out.
+        """
         name = "" if module is None else self.names[id(module)]
         self.seen[name] = None
-        return f"{name or 'the model'} ({self.kinds[name]})"
+        return f"{name or 'the model'} ({self.class_names[name]})"
 
-    def silent(self) -> list[str]:
-        """Return "name (Class)" of inmost modules that look like attention but made no call.
+    def silent_modules(self) -> list[str]:
+        """Return "name (Class)" of inmost modules that look like attention but made no call of it.
 
-        Each ran, and got a tensor that no observed function made, as from a foreign kernel.
+        Each ran and used a tensor that no observed function made, such as another kernel's output.
         """
-        around_a_call = {part for name in self.seen for part in around(name)}
+        with_calls = {part for name in self.seen for part in ancestry(name)}
         silent = [
             name
             for name in self.ran
             if name in self.unexplained
-            and name not in around_a_call
-            and not any(part in self.seen and part in self.ran for part in around(name))
+            and name not in with_calls
+            and not any(part in self.seen and part in self.ran for part in ancestry(name))
         ]
-        inmost = [name for name in silent if not any(name in around(other)[1:] for other in silent)]
-        return [f"{name or 'the model'} ({self.kinds[name]})" for name in inmost]
+        inmost = [
+            name for name in silent if not any(name in ancestry(other)[1:] for other in silent)
+        ]
+        return [f"{name or 'the model'} ({self.class_names[name]})" for name in inmost]
 
-    def in_threads(self) -> list[str]:
+    def modules_elsewhere(self) -> list[str]:
         """Return a line for each outmost module that ran in another thread."""
         ran, why = self.elsewhere, "it ran in another thread, where it is not seen"
-        parts = [part for name, part in ran.items() if ran.keys().isdisjoint(around(name)[1:])]
-        return [f"{self.shown(part)}: {why}" for part in parts]
+        parts = [part for name, part in ran.items() if ran.keys().isdisjoint(ancestry(name)[1:])]
+        return [f"{self.label(part)}: {why}" for part in parts]
 
 
-def around(name: str) -> list[str]:
-    """Return a module's name and those of the modules around it, out to the model's, ""."""
+def ancestry(name: str) -> list[str]:
+    """Return a module's name and those of the modules that contain it, out to the model's, ""."""
     parts = name.split(".") if name else []
     return [".".join(parts[:count]) for count in range(len(parts), -1, -1)]
 

@@ -1,4 +1,4 @@
-"""List names in use for the layers of queries and keys; read the configuration of a layer."""
+"""List names in use for the layers of queries and keys, and read numbers and names of modules."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +11,7 @@ PROJECTIONS = {
     "wq": "wk",
     "q": "k",
 }
-"""Linear layers of queries, and of keys."""
+"""Linear layers of queries, with those of keys."""
 
 FUSED = ("c_attn", "qkv_proj", "Wqkv", "in_proj", "qkv", "attn_qkv", "query_key_value")
 """Linear layers of queries, keys and values at once."""
@@ -24,7 +24,7 @@ NORMS = {
     "norm_q": "norm_k",
     "q_ln": "k_ln",
 }
-"""Norms of queries after the projection, and of keys."""
+"""Norms of queries after their projection, with those of keys."""
 
 HEADS = (
     "num_heads",
@@ -36,23 +36,23 @@ HEADS = (
     "head_num",
     "no_heads",
 )
-"""Attributes that hold the number of heads."""
+"""Attributes with the number of heads."""
 
 
-def named(module: object, attribute: str) -> str:
-    """Return the string in a module's `attribute`, such as query_projection, or "" without one."""
+def declared_name(module: object, attribute: str) -> str:
+    """Return the name that a module declares in `attribute`, such as query_projection, or ""."""
     name = getattr(module, attribute, "")
     return name if isinstance(name, str) else ""
 
 
-def stated_number(names: Iterable[str], *places: object) -> int:
-    """Return the first number above 0 that one of the places has under one of the names, or 0."""
-    numbers = (getattr(place, name, 0) for place in places for name in names)
+def stated_number(names: Iterable[str], *owners: object) -> int:
+    """Return the first whole number above 0 that an owner has under one of the names, or 0."""
+    numbers = (getattr(owner, name, 0) for owner in owners for name in names)
     return next((number for number in numbers if type(number) is int and number > 0), 0)
 
 
 def layer_config(module: object) -> Any:
-    """Return the model's configuration, or the layer's own where layers differ; else None."""
+    """Return a module's configuration: the layer's if layers differ, else the model's, or None."""
     config: Any = getattr(module, "config", None)
     number = getattr(module, "layer_idx", None)
     if not getattr(config, "is_heterogeneous", False):

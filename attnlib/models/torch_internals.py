@@ -20,33 +20,31 @@ from torch.overrides import handle_torch_function
 from torch.utils._pytree import tree_leaves
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 P = ParamSpec("P")
-
 T = TypeVar("T")
 
 MODULE_CALL = nn.Module._call_impl.__code__
-"""The code in which a module runs its forward."""
+"""The code object of the method in which a module runs its forward."""
 
 hidden_from_modes = torch._C.DisableTorchFunction
 """A context in which no mode sees a call."""
 
 is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
-"""Whether a tensor is one of torch.func's."""
+"""A function: whether a tensor is one of torch.func's."""
 
 level_of_transforms = torch._C._functorch.maybe_current_level
-"""How many of torch.func's transforms run, None for none."""
+"""A function: how many of torch.func's transforms run, None for none."""
 
 TRANSFORMED = "it runs under torch.func (vmap, grad); call the model outside of it"
 
 
 def in_backward_pass() -> bool:
-    """Return whether a backward pass is running; it may compute activations again."""
+    """Return whether a backward pass is running, which may compute activations again."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_traced() -> bool:
-    """Return whether torch.jit.trace is at work."""
+    """Return whether torch.jit.trace is running."""
     return torch._C._get_tracing_state() is not None
 
 
@@ -73,16 +71,17 @@ def uncompiled(model: Any) -> Any:
 
 @contextmanager
 def eagerly(*, load: bool = False) -> Iterator[None]:
-    """Run compiled code as it is written, inside the context: a graph cannot be observed.
+    """Run compiled functions as they are written inside the context: a graph cannot be observed.
 
-    Does nothing if no compiler is loaded; `load` loads it (1 s). Raises RuntimeError in a graph.
+    Does nothing if the compiler is not loaded; `load` loads it, which takes 1 s. Raises
+    RuntimeError inside a graph.
     """
     if not load and "torch._dynamo" not in sys.modules:
         yield
         return
     stance = None
     if not torch.compiler.is_compiling():  # in a graph it is forbidden to ask
-        with suppress(RuntimeError):  # in what a graph calls beside it
+        with suppress(RuntimeError):  # in a function that a graph calls
             stance = torch.compiler.set_stance("force_eager")
     if stance is None:
         raise RuntimeError(
@@ -95,7 +94,7 @@ def eagerly(*, load: bool = False) -> Iterator[None]:
 
 @contextmanager
 def parts_eagerly(model: nn.Module) -> Iterator[None]:
-    """Run the compiled parts of a model, if any, as they are written, inside the context."""
+    """Run the compiled parts of a model, if it has some, as they are written inside the context."""
     if not any(is_compiled(part) or part._compiled_call_impl for part in model.modules()):
         yield
         return
@@ -107,7 +106,7 @@ def parts_eagerly(model: nn.Module) -> Iterator[None]:
 def named_arguments() -> dict[str, Any]:
     """Return a module's keyword arguments; call it only in a global forward pre-hook.
 
-    PyTorch hands that hook the positional ones alone; the frame that calls the hook has these.
+    PyTorch hands that hook only the positional arguments; the frame that calls the hook has both.
     """
     return sys._getframe(2).f_locals.get("kwargs") or {}
 
@@ -124,10 +123,10 @@ def check_model(model: Any) -> None:
 
 
 def not_compiled(function: F) -> F:
-    """Make the compiler skip a function's own frames, but trace it in a graph; return it.
+    """Return `function`, whose own frames the compiler skips, though it traces it in a graph.
 
-    PyTorch makes the getter of an attribute anew each time a mode gets it. A compiled frame tells
-    getters apart by their address in memory, and would take the next one there for the last.
+    A mode gets a new getter of an attribute at each access. Compiled code tells getters apart by
+    their address in memory, and would take a new one at the same address for the old.
     """
     frames: Any = torch._C._dynamo.eval_frame
     if hasattr(frames, "set_code_exec_strategy"):
@@ -138,16 +137,16 @@ def not_compiled(function: F) -> F:
 
 
 def constant_in_graphs(function: F) -> F:
-    """Mark a function whose result the compiler may treat as a constant; return it.
+    """Return `function`, marked so that the compiler treats its result as a constant.
 
-    torch.compiler.assume_constant_result does this, and loads the compiler, which takes a second.
+    torch.compiler.assume_constant_result does this, but loads the compiler, which takes a second.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 
 
 def cached_in_graphs(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function with a cache, which the compiler takes for constant: it warns of caches."""
+    """Return `function` with a cache, constant to the compiler, which would warn of a cache."""
     cached: Callable[..., T] = cache(function)
 
     @wraps(function)
@@ -161,9 +160,9 @@ _OF_PYTORCH = re.compile("(aten|prims?|inductor|quantized.*|_?c10d.*|torchvision
 
 
 def custom_operator(function: Any, args: tuple[Any, ...]) -> str:
-    """Return "namespace::name" of an operator that may be a foreign attention, else "".
+    """Return "namespace::name" of an operator that may be another's attention, else "".
 
-    It is not PyTorch's own, and two of its tensors, of 3 or 4 dimensions, have one last size.
+    It is not PyTorch's own, and two of its tensors with 3 or 4 axes have a last axis of one size.
     """
     operator = isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
     if not operator or _OF_PYTORCH.match(str(function)):
@@ -175,9 +174,9 @@ def custom_operator(function: Any, args: tuple[Any, ...]) -> str:
 
 
 def without_torch_function(function: Any) -> Any:
-    """Return a copy of a function of PyTorch of which a mode sees the calls inside.
+    """Return a copy of a function of PyTorch whose inner calls a mode sees.
 
-    The original is handed to a mode whole, and again each time that the mode calls it.
+    A mode gets the original as one call, and gets it again each time that the mode calls it.
     """
     names = dict(function.__globals__)
     for check in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
@@ -190,7 +189,10 @@ def without_torch_function(function: Any) -> Any:
 
 
 class Shared:
-    """Keep a change in force, for all threads, while any `with` on this object is open."""
+    """Keep a change in force, for all threads, while any `with` on this object is open.
+
+    `change` returns a context that makes the change and undoes it.
+    """
 
     def __init__(self, change: Callable[[], AbstractContextManager[None]]) -> None:
         self._change, self._lock, self._count = change, threading.Lock(), 0
@@ -211,6 +213,7 @@ class Shared:
 
 @contextmanager
 def _fast_path_off() -> Iterator[None]:
+    """Turn PyTorch's fast path off inside the context."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     yield
@@ -218,11 +221,13 @@ def _fast_path_off() -> Iterator[None]:
 
 
 FAST_PATH_OFF = Shared(_fast_path_off)
-"""Inside it no model takes PyTorch's fast path; in torch.compile a mode alone would allow it."""
+"""A context in which no model takes PyTorch's fast path; under torch.compile a mode allows it."""
 
 
 @contextmanager
 def _scripts_seen() -> Iterator[None]:
+    """Hand calls of functions and methods of torch.jit to modes, inside the context."""
+
     def seen(original: Any) -> Any:
         def call(script: Any, *args: Any, **kwargs: Any) -> Any:
             if not torch._C._is_torch_function_mode_enabled():
@@ -241,4 +246,4 @@ def _scripts_seen() -> Iterator[None]:
 
 
 SCRIPTS_SEEN = Shared(_scripts_seen)
-"""Inside it a mode gets the calls of what torch.jit has compiled, in all threads."""
+"""A context in which modes get the calls of functions of torch.jit, in all threads."""

@@ -186,7 +186,7 @@ class Observer(interception.ModuleTracker):
         super().leave_module(module)
 
     @torch_internals.not_compiled
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch, observe it if it is attention, and return its result."""
         if torch.compiler.is_compiling():
             self.compiled = True
@@ -318,14 +318,16 @@ class Observer(interception.ModuleTracker):
             why = "its weights are changed, or meet no values in a product of known form"
             self.unmeasured[name, why] = None
         lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured]
-        lines += self.recorder.report_lines(self.shown)
-        lines += self.recorder.report_lines(self.shown, hints=True)
-        lines += [*self.in_threads(), *self._unseen()]
+        lines += self.recorder.report_lines(self.label)
+        lines += self.recorder.report_lines(self.label, hints=True)
+        lines += [*self.modules_elsewhere(), *self._unseen()]
         if not self.measured:
             if self.recorder.one_key:
                 lines.append(ONE_KEY)
             if self.ran and not lines:
-                ran = list_first(f"{name or 'the model'} ({self.kinds[name]})" for name in self.ran)
+                ran = list_first(
+                    f"{name or 'the model'} ({self.class_names[name]})" for name in self.ran
+                )
                 lines = [f"{ran} ran, without a softmax of a product of queries and keys"]
             lines = lines or [
                 "If it has some, call the model itself inside the context, in the same thread; "
@@ -348,7 +350,7 @@ class Observer(interception.ModuleTracker):
                 "compiled runs as it is written under torch.compiler.set_stance('force_eager'); "
                 "flex_attention is another kernel, which is not measured"
             )
-        silent = self.silent()
+        silent = self.silent_modules()
         if silent or (self.compiled and self.sdpa_hint):
             way = f"; {self.sdpa_hint}" if self.sdpa_hint else ""
             yield (

@@ -51,7 +51,7 @@ class Sparse(WithoutWeights):
         self.weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self.maps: dict[Any, tuple[int, Tensor, Tensor]] = {}
 
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what the function returns with such weights."""
         if func is MULTI_HEAD:
             with self:

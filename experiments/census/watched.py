@@ -42,7 +42,7 @@ Row = dict[str, Any]
 class Weightless(Mode):
     """While a model is made: big weights take no memory, and nothing is written into them."""
 
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return one number as a big tensor; do nothing in place on a big weight."""
         name = getattr(func, "__name__", "")
         if func in FACTORIES:
@@ -144,7 +144,7 @@ class Watched(ModuleTracker, WithoutWeights):
         self.last: tuple[Row, Tensor] | None = None  # the last softmax, waiting for its values
         self.found: dict[tuple[str, int], Row] = {}
 
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what stands for the function's result."""
         name = getattr(func, "__name__", "")
         if func is MULTI_HEAD:

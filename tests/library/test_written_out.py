@@ -146,7 +146,7 @@ class Multiply(Mode):
         call.on_values = self.valued
         return None if self.times is None else call.logits_times(self.times)
 
-    def called(self, func, args, kwargs):
+    def run_function(self, func, args, kwargs):
         return self.recorder.run(func, args, kwargs, self.changed)
 
 
