@@ -1,25 +1,22 @@
-"""Change the scale of models of transformers for good, by the registry of attention functions."""
+"""Change the scale of models of transformers for good, in their registry of functions."""
 
-import inspect
-import re
-import sys
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 
 from attnlib.attention.arithmetic import scaled_arguments
 from attnlib.attention.options import Options, named_policy, resolve_factor, warn_scale_replaced
-from attnlib.extras import extra_packages
 from attnlib.models.attention_call import Arguments
-from attnlib.models.interception import LOOKS_LIKE_ATTENTION
-from attnlib.models.torch_internals import cached_in_graphs, constant_in_graphs
+from attnlib.models.attention_interface import (
+    attend_as_default,
+    attention_classes,
+    fused_mask,
+    is_causal_call,
+    register_function,
+)
+from attnlib.models.torch_internals import constant_in_graphs
 from attnlib.policies import Policy, ScaleFunction, own
-
-EAGER = re.compile(r"get_interface\(\s*[\w.]+,\s*(\w+)")
 
 
 def register(
@@ -70,9 +67,6 @@ def register(
     >>> register("ssmax")  # in place of its own
     'attnlib-ssmax'
     """
-    with extra_packages("probe"):
-        from transformers import AttentionInterface, AttentionMaskInterface
-
     if (policy is None) == (factor is None):
         raise ValueError("register needs a policy or a factor, and not both")
     if policy is None:
@@ -87,50 +81,14 @@ def register(
         rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy))
         title, function = rule.name, _Registered(rule, None)
     name = f"attnlib-{title.replace(' ', '-')}" if name is None else name
-    AttentionInterface.register(name, function)
-    AttentionMaskInterface.register(name, _mask)
+    register_function(name, function, fused_mask)
     return name
 
 
-def _mask(*arguments: Any, config: Any, **named: Any) -> Tensor | None:
-    """Return the fused kernel's mask; raise for a model that asks the registry for masks alone."""
-    from transformers.masking_utils import sdpa_mask
-
-    asking, written_out = _parts(type(config))
-    if written_out and not asking:
-        raise RuntimeError(
-            f"{written_out[0]} has attention written out and does not ask the registry, so attnlib "
-            "cannot change its scale: make the model with attn_implementation='eager'"
-        )
-    mask: Tensor | None = sdpa_mask(*arguments, config=config, **named)
-    return mask
-
-
-@cached_in_graphs
-def _parts(kind: type) -> tuple[list[str], list[str]]:
-    """Return the classes beside `kind` that ask the registry, and those that write attention out.
-
-    Their file is that of `kind`, or of the model of a configuration; outside transformers none.
-    """
-    asking: list[str] = []
-    written_out: list[str] = []
-    file = kind.__module__.replace("configuration_", "modeling_")
-    if not file.startswith("transformers.models.") or file not in sys.modules:
-        return asking, written_out
-    for name, part in vars(sys.modules[file]).items():
-        if isinstance(part, type) and issubclass(part, nn.Module) and part.__module__ == file:
-            source = inspect.getsource(part)
-            if "ALL_ATTENTION_FUNCTIONS" in source:
-                asking.append(name)
-            elif LOOKS_LIKE_ATTENTION.search(name) and "softmax(" in source:
-                written_out.append(name)
-    return asking, written_out
-
-
 @constant_in_graphs
-def _name_written_out(kind: type) -> bool:
-    """Warn of classes beside `kind` that write attention out, and return whether there are any."""
-    written_out = _parts(kind)[1]
+def _warn_of_written_out(kind: type) -> bool:
+    """Warn of classes in the file of `kind` that write attention out; return whether it has any."""
+    _, written_out = attention_classes(kind)
     if written_out:
         warnings.warn(
             f"{' and '.join(written_out)} in {kind.__module__} write attention out: where the "
@@ -141,7 +99,7 @@ def _name_written_out(kind: type) -> bool:
 
 
 @constant_in_graphs
-def _name_not_learned(policy: Policy) -> bool:
+def _warn_not_learned(policy: Policy) -> bool:
     """Warn that the scale of a policy that learns it stays at its first value; return True."""
     warnings.warn(
         f"{policy.name} learns its scale in training, and under register it stays at its first "
@@ -152,7 +110,10 @@ def _name_not_learned(policy: Policy) -> bool:
 
 
 class _Registered:
-    """Compute attention for transformers at a policy's scale, or `relative` times the model's."""
+    """Compute attention as a function of the registry, at another scale.
+
+    It is that of `policy`, or the model's own times `relative`.
+    """
 
     def __init__(self, policy: Policy | None, relative: Policy | float | None) -> None:
         self._policy, self._relative = policy, relative
@@ -168,82 +129,26 @@ class _Registered:
         is_causal: bool | None = None,
         **rest: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
         if rest.get("cache") is not None:
             raise RuntimeError("attnlib's scales do not reach a paged cache: use another one")
-        _name_written_out(type(module))
+        _warn_of_written_out(type(module))
         options = Options(scale=scaling)
         if self._policy is not None:
             options = Options(self._policy, normalize_qk=self._policy.applied_to == "cosine")
             if module.training and self._policy.learned:
-                _name_not_learned(self._policy)
+                _warn_not_learned(self._policy)
             if scaling is not None and not options.normalize_qk:
                 warn_scale_replaced(scaling, query.shape[-1], "register")
         is_causal = is_causal_call(module, query, attention_mask, is_causal)
         call = Arguments(query, key, value, attention_mask, is_causal=is_causal)
         q, key, scale, _ = scaled_arguments(call, options, self._relative, query.shape[:-1])
-        query = q.to(query.dtype)
-        if rest.get("softcap") is None and rest.get("s_aux") is None and _fused(type(module)):
-            function: Callable[..., Any] = sdpa_attention_forward
-        else:
-            eager = eager_attention(type(module))
-            if eager is None:
-                raise RuntimeError(
-                    f"{type(module).__name__} refuses scaled_dot_product_attention, and "
-                    f"{type(module).__module__} has no eager_attention_forward: attnlib cannot "
-                    "change its scale"
-                )
-            function = eager
-            attention_mask = mask_of_numbers(attention_mask, is_causal, query, key)
-        named = {**rest, "scaling": scale, "is_causal": is_causal}
-        result: tuple[Tensor, Tensor | None] = function(
-            module, query, key, value, attention_mask, **named
+        return attend_as_default(
+            module,
+            q.to(query.dtype),
+            key,
+            value,
+            attention_mask,
+            is_causal=is_causal,
+            scaling=scale,
+            **rest,
         )
-        return result
-
-
-@cached_in_graphs
-def _fused(kind: type[nn.Module]) -> bool:
-    """Return whether all models in the file of `kind` support scaled_dot_product_attention."""
-    from transformers import PreTrainedModel
-
-    file = kind.__module__
-    members = vars(sys.modules[file]).values()
-    models: list[Any] = [
-        model for model in members if isinstance(model, type) and issubclass(model, PreTrainedModel)
-    ]
-    return all(model._supports_sdpa for model in models if model.__module__ == file)
-
-
-def eager_attention(kind: type[nn.Module]) -> Callable[..., Any] | None:
-    """Return the eager attention function in the file of a module's class; None if it has none."""
-    return getattr(sys.modules[kind.__module__], _eager_name(kind), None)
-
-
-@cached_in_graphs
-def _eager_name(kind: type) -> str:
-    """Return the name that `kind` hands to get_interface, else "eager_attention_forward"."""
-    named = None
-    with suppress(OSError, TypeError):  # there is no source
-        named = EAGER.search(inspect.getsource(kind))
-    return named[1] if named else "eager_attention_forward"
-
-
-def is_causal_call(module: nn.Module, query: Tensor, mask: Any, declared: bool | None) -> bool:
-    """Return whether transformers means causal attention: no mask, several queries, declared so."""
-    declared = getattr(module, "is_causal", True) if declared is None else declared
-    return mask is None and query.shape[-2] > 1 and bool(declared)
-
-
-def mask_of_numbers(
-    mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor
-) -> Tensor | None:
-    """Return what eager attention adds to the logits; None with neither mask nor causality."""
-    if mask is None and is_causal:
-        square = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool)
-        mask = square.tril()[None, None]
-    if mask is None or mask.dtype != torch.bool:
-        return mask
-    hidden = torch.finfo(query.dtype).min
-    return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, hidden)

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from attnlib.attention.registration import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit
 from attnlib.auditing.meant import cap_meant, temperature_meant
 from attnlib.auditing.modules import (
@@ -32,6 +31,7 @@ from attnlib.auditing.projected import SAME, Before, Outputs, before_attention, 
 from attnlib.auditing.report import OF_MODELS, Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.auditing.scales import Expected
+from attnlib.models.attention_interface import eager_attention, mask_of_numbers
 from attnlib.policies import Policy
 
 NAME = "attnlib-audit"

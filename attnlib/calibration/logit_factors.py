@@ -9,14 +9,13 @@ every bit of the output as it was.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
-from attnlib.attention.registration import is_causal_call
 from attnlib.models import attention_call, interception, torch_internals
 from attnlib.models.attention_call import ATTENTION, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
+from attnlib.models.attention_interface import is_causal_call, replaced_lookup
 from attnlib.models.softmax_record import WrittenOut
 from attnlib.models.softmax_recorder import Recorder, number_of_heads
 from attnlib.models.torch_internals import FAST_PATH_OFF, TRANSFORMED, is_transformed
@@ -143,10 +142,7 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
         stack.enter_context(torch_internals.parts_eagerly(model))
         stack.enter_context(FAST_PATH_OFF)
         if any(hasattr(part, "_supports_sdpa") for part in model.modules()):
-            from transformers import AttentionInterface
-
-            changed = mode.interface(AttentionInterface.get_interface)
-            stack.enter_context(mock.patch.object(AttentionInterface, "get_interface", changed))
+            stack.enter_context(replaced_lookup(mode.interface))
         stack.enter_context(mode.at_work())
         yield mode
 
