@@ -1,6 +1,6 @@
-"""Private names of PyTorch, and what it takes to get along with its compiler and its fast path.
+"""Hold private names of PyTorch, and what keeps its compiler and its fast path out of the way.
 
-All private names of PyTorch that attnlib uses are here, but for one in `softmax_recorder`.
+Almost all private names of PyTorch that attnlib uses are here.
 """
 
 import re
