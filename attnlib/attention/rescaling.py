@@ -29,7 +29,7 @@ from attnlib.attention.options import (
     warn_scale_replaced,
 )
 from attnlib.models import torch_internals
-from attnlib.models.attention_call import MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
+from attnlib.models.attention_call import MULTI_HEAD, TRANSPARENT_MULTI_HEAD, Arguments
 from attnlib.models.interception import Mode
 from attnlib.models.softmax_record import WrittenOut
 from attnlib.models.softmax_recorder import ONE_KEY, Recorder, running_modules
@@ -204,7 +204,7 @@ _TRANSFORMERS_HINT = (
 )
 
 _SEEN_FROM_INSIDE = [
-    (MULTI_HEAD, MULTI_HEAD_ALONE),
+    (MULTI_HEAD, TRANSPARENT_MULTI_HEAD),
     # The backward pass may compute activations anew.
     *(
         (function, without_torch_function(function))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib.models import attention_call, interception, torch_internals
-from attnlib.models.attention_call import ATTENTION, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
+from attnlib.models.attention_call import ATTENTION, MULTI_HEAD, TRANSPARENT_MULTI_HEAD, Arguments
 from attnlib.models.attention_interface import is_causal_call, replaced_lookup
 from attnlib.models.softmax_record import WrittenOut
 from attnlib.models.softmax_recorder import Recorder, number_of_heads
@@ -123,7 +123,7 @@ class LogitFactors(interception.ModuleTracker):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             with self:
-                return MULTI_HEAD_ALONE(*args, **kwargs)
+                return TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         if func in ATTENTION:
             query, key, _, mask, _, causal, *_ = given = Arguments(*args, **kwargs)
             module = self.running[-1] if self.running else self.model

@@ -15,7 +15,7 @@ ATTENTION = (functional.scaled_dot_product_attention, OPERATOR, OPERATOR.default
 MULTI_HEAD = functional.multi_head_attention_forward
 """The function that nn.MultiheadAttention calls."""
 
-MULTI_HEAD_ALONE = without_torch_function(MULTI_HEAD)
+TRANSPARENT_MULTI_HEAD = without_torch_function(MULTI_HEAD)
 """A copy of that function whose call of attention a mode sees."""
 
 
@@ -33,7 +33,7 @@ class Arguments(NamedTuple):
 
 
 HIDDEN = -1e4
-"""The largest number in a mask that hides a key: its weight is 0 in every precision."""
+"""The largest number in a mask that hides a key. Its weight is 0 in every precision."""
 
 
 def causal_bias(mask: Any, queries: int, keys: int) -> int | None:

@@ -26,12 +26,12 @@ from attnlib.models.torch_internals import (
     check_model,
     hidden_from_modes,
     in_backward_pass,
-    named_arguments,
+    keyword_arguments,
     not_compiled,
 )
 
 LOOKS_LIKE_ATTENTION = re.compile("attention|attn", re.IGNORECASE)
-"""Found in the names of classes that look like attention."""
+"""A pattern that is found in the names of classes that look like attention."""
 
 
 class Mode(TorchFunctionMode):
@@ -120,7 +120,7 @@ class ModuleTracker(Mode):
         """Note that a module starts. `named` are its keyword arguments, None in a global hook."""
         if not self.belongs(module):
             return
-        named = named_arguments() if named is None else named
+        named = keyword_arguments() if named is None else named
         if not self.running:
             if self.counts_by_run:
                 self.calls.clear()

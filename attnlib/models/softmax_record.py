@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from attnlib.models import function_kinds
 from attnlib.models.attention_call import HIDDEN
-from attnlib.models.torch_internals import is_traced, is_transformed
+from attnlib.models.torch_internals import in_trace, is_transformed
 
 NO_SOFTMAX = "no softmax stands between its two products, as in linear attention"
 
@@ -176,7 +176,7 @@ class Step:
         No gradient is recorded: a checkpoint's second run, which may skip this comparison, must
         save the same tensors as its first.
         """
-        if is_transformed(logits) or is_traced() or logits.is_meta:
+        if is_transformed(logits) or in_trace() or logits.is_meta:
             return True
         results: dict[Step, Any] = {}
         with torch.no_grad():

@@ -43,7 +43,7 @@ def in_backward_pass() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
-def is_traced() -> bool:
+def in_trace() -> bool:
     """Return whether torch.jit.trace is running."""
     return torch._C._get_tracing_state() is not None
 
@@ -57,8 +57,8 @@ def in_graph() -> bool:
     """Return whether code that torch.compile generated (FX or Inductor) is on the call stack."""
     frame: Any = sys._getframe(1) if "torch._dynamo" in sys.modules else None
     while frame is not None:
-        functions = frame.f_code.co_filename.startswith("<eval_with_key>")
-        if functions or frame.f_globals.get("__name__") == "torch._inductor.output_code":
+        from_fx = frame.f_code.co_filename.startswith("<eval_with_key>")
+        if from_fx or frame.f_globals.get("__name__") == "torch._inductor.output_code":
             return True
         frame = frame.f_back
     return False
@@ -103,7 +103,7 @@ def parts_eagerly(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def named_arguments() -> dict[str, Any]:
+def keyword_arguments() -> dict[str, Any]:
     """Return a module's keyword arguments; call it only in a global forward pre-hook.
 
     PyTorch hands that hook only the positional arguments; the frame that calls the hook has both.
@@ -181,14 +181,14 @@ def without_torch_function(function: Any) -> Any:
     names = dict(function.__globals__)
     for check in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
         names[check] = lambda *tensors: False
-    copy = types.FunctionType(
+    transparent = types.FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
-    copy.__kwdefaults__ = function.__kwdefaults__
-    return copy
+    transparent.__kwdefaults__ = function.__kwdefaults__
+    return transparent
 
 
-class Shared:
+class SharedContext:
     """Keep a change in force, for all threads, while any `with` on this object is open.
 
     `change` returns a context that makes the change and undoes it.
@@ -200,15 +200,15 @@ class Shared:
     def __enter__(self) -> None:
         with self._lock:
             if self._count == 0:
-                self._made = self._change()
-                self._made.__enter__()
+                self._context = self._change()
+                self._context.__enter__()
             self._count += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._count -= 1
             if self._count == 0:
-                self._made.__exit__(None, None, None)
+                self._context.__exit__(None, None, None)
 
 
 @contextmanager
@@ -220,8 +220,9 @@ def _fast_path_off() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(before)
 
 
-FAST_PATH_OFF = Shared(_fast_path_off)
-"""A context in which no model takes PyTorch's fast path; under torch.compile a mode allows it."""
+FAST_PATH_OFF = SharedContext(_fast_path_off)
+"""A context in which no model takes PyTorch's fast path. A mode alone does this too, but not
+under torch.compile."""
 
 
 @contextmanager
@@ -236,14 +237,14 @@ def _scripts_seen() -> Iterator[None]:
 
         return call
 
-    kinds: tuple[Any, ...] = torch.jit.ScriptFunction, torch.ScriptMethod
-    before = [kind.__call__ for kind in kinds]
-    for kind, original in zip(kinds, before, strict=True):
+    types_of_scripts: tuple[Any, ...] = torch.jit.ScriptFunction, torch.ScriptMethod
+    originals = [kind.__call__ for kind in types_of_scripts]
+    for kind, original in zip(types_of_scripts, originals, strict=True):
         kind.__call__ = seen(original)
     yield
-    for kind, original in zip(kinds, before, strict=True):
+    for kind, original in zip(types_of_scripts, originals, strict=True):
         kind.__call__ = original
 
 
-SCRIPTS_SEEN = Shared(_scripts_seen)
+SCRIPTS_SEEN = SharedContext(_scripts_seen)
 """A context in which modes get the calls of functions of torch.jit, in all threads."""

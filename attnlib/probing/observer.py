@@ -19,7 +19,13 @@ from torch.nn import functional
 from attnlib import _checking
 from attnlib.attention import is_rescaled
 from attnlib.models import interception, torch_internals
-from attnlib.models.attention_call import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
+from attnlib.models.attention_call import (
+    ATTENTION,
+    HIDDEN,
+    MULTI_HEAD,
+    TRANSPARENT_MULTI_HEAD,
+    Arguments,
+)
 from attnlib.models.projections import layer_config
 from attnlib.models.softmax_record import Layout, Weights, WrittenOut
 from attnlib.models.softmax_recorder import ONE_KEY, Recorder, number_of_heads
@@ -172,8 +178,8 @@ class Observer(interception.ModuleTracker):
         if not self.belongs(module):
             return
         tokens = self.tokens[-1] if self.tokens else Tokens()
-        if not torch_internals.is_traced():
-            named = torch_internals.named_arguments() if named is None else named
+        if not torch_internals.in_trace():
+            named = torch_internals.keyword_arguments() if named is None else named
             with torch_internals.hidden_from_modes():
                 tokens = self.reader.read(module, args, named, tokens)
         self.tokens.append(tokens)
@@ -258,12 +264,12 @@ class Observer(interception.ModuleTracker):
         before = self.calls.total()
         self.in_multi_head = True
         with self:
-            result = MULTI_HEAD_ALONE(*args, **kwargs)
+            result = TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         if self.calls.total() == before:
             # need_weights=True writes attention out. Without, the same attention is a call.
             kwargs = {**kwargs, "need_weights": False, "training": False}
             with torch.no_grad(), self:
-                MULTI_HEAD_ALONE(*args, **kwargs)
+                TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         self.in_multi_head = False
         return result
 
@@ -403,7 +409,7 @@ def _unflattened(heads: int, call: Call, result: Tensor) -> tuple[Call, Tensor]:
 
 def _why_not(query: Tensor, key: Tensor) -> str:
     """Return why a call cannot be measured, or ""."""
-    if torch_internals.is_traced():
+    if torch_internals.in_trace():
         return "it is being traced"
     if type(query) not in (Tensor, nn.Parameter):
         return f"its queries are a {type(query).__name__}"

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib.auditing import Report, audit, models
-from attnlib.models.attention_call import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE
+from attnlib.models.attention_call import HIDDEN, MULTI_HEAD, TRANSPARENT_MULTI_HEAD
 from attnlib.models.interception import LOOKS_LIKE_ATTENTION
 from experiments import provenance
 from experiments.census import error_line, families, in_process
@@ -55,7 +55,7 @@ class Sparse(WithoutWeights):
         """Return what the function returns with such weights."""
         if func is MULTI_HEAD:
             with self:
-                return MULTI_HEAD_ALONE(*args, **kwargs)
+                return TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         stand_in = self.replace_product(func, args, kwargs)
         return func(*args, **kwargs) if stand_in is None else stand_in
 

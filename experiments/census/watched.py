@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.models.attention_call import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE
+from attnlib.models.attention_call import HIDDEN, MULTI_HEAD, TRANSPARENT_MULTI_HEAD
 from attnlib.models.interception import Mode, ModuleTracker
 from attnlib.models.softmax_recorder import summed_size
 
@@ -149,7 +149,7 @@ class Watched(ModuleTracker, WithoutWeights):
         name = getattr(func, "__name__", "")
         if func is MULTI_HEAD:
             with self:
-                return MULTI_HEAD_ALONE(*args, **kwargs)
+                return TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         if func is functional.scaled_dot_product_attention:
             with self:
                 return plain_attention(*args, **kwargs)
