@@ -205,16 +205,13 @@ class ModuleTracker(Mode):
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Watch the modules and functions that this thread runs, inside the context."""
-        hooks = [
+        with (
             torch_module.register_module_forward_pre_hook(self.enter_module),
             torch_module.register_module_forward_hook(self.leave_module, always_call=True),
-        ]
-        try:
-            with SCRIPTS_SEEN, self:
-                yield
-        finally:
-            for hook in hooks:
-                hook.remove()
+            SCRIPTS_SEEN,
+            self,
+        ):
+            yield
 
     def belongs(self, module: Any) -> bool:
         """Return whether `module` is the model's and runs in this thread or a backward pass.
@@ -279,6 +276,13 @@ class ModuleTracker(Mode):
                 return self.kinds[name]
             frame = frame.f_back
         return ""
+
+    def owner(self) -> nn.Module:
+        """Return the inmost running module that is not PyTorch's own, or else the inmost."""
+        for module in reversed(self.running):
+            if not type(module).__module__.startswith("torch.nn."):
+                return module
+        return self.running[-1]
 
     def count_call(self, module: nn.Module) -> tuple[str, int]:
         """Count a module's call of attention; return its name and its earlier calls in this run."""
@@ -426,6 +430,12 @@ def causal_bias(mask: Any, queries: int, keys: int) -> int | None:
     if type(mask).__name__ != "CausalBias":
         return None
     return keys - queries if mask.variant.name == "LOWER_RIGHT" else 0
+
+
+def count_visible(mask: Tensor, keys: int) -> Tensor:
+    """Return how many keys of a mask each query sees: those True, or, in numbers, above −10⁴."""
+    visible = mask if mask.dtype == torch.bool else mask > HIDDEN
+    return visible.expand(*mask.shape[:-1], keys).sum(-1)
 
 
 class Shared:

@@ -1,5 +1,6 @@
 """List names in use for the layers of queries and keys; read the configuration of a layer."""
 
+from collections.abc import Iterable
 from typing import Any
 
 PROJECTIONS = {
@@ -42,6 +43,12 @@ def named(module: object, attribute: str) -> str:
     """Return the string in a module's `attribute`, such as query_projection, or "" without one."""
     name = getattr(module, attribute, "")
     return name if isinstance(name, str) else ""
+
+
+def stated_number(names: Iterable[str], *places: object) -> int:
+    """Return the first number above 0 that one of the places has under one of the names, or 0."""
+    numbers = (getattr(place, name, 0) for place in places for name in names)
+    return next((number for number in numbers if type(number) is int and number > 0), 0)
 
 
 def layer_config(module: object) -> Any:

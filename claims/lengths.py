@@ -16,7 +16,6 @@ from attnlib import annealed, exact, freezing
 from attnlib._checking import FloatArray
 from attnlib.scores import Cosine, Law, Normal
 from claims.registry import (
-    RAISED,
     Decision,
     Tolerance,
     Verdict,
@@ -29,6 +28,7 @@ from claims.registry import (
     power_of,
 )
 from claims.symbolic import Identity
+from experiments.judging import RAISED
 
 REFERENCE = 512
 """The number of keys at which the log n factor of the posts is 1."""

@@ -187,10 +187,6 @@ def slope(x: ArrayLike, y: ArrayLike) -> float:
     return float(np.polyfit(np.asarray(x, float), np.asarray(y, float), 1)[0])
 
 
-RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-"""For the digits of an exponent: `str.translate`."""
-
-
 def listed(pattern: str, *columns: Iterable[Any]) -> str:
     """Return a list in words: the pattern, filled from each row of the columns."""
     return ", ".join(pattern.format(*row) for row in zip(*columns, strict=True))

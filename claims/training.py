@@ -17,7 +17,6 @@ from attnlib._checking import FloatArray
 from attnlib.sampling import Estimate, mean_and_error
 from attnlib.scores import DotProduct
 from claims.registry import (
-    RAISED,
     Decision,
     Tolerance,
     Verdict,
@@ -29,6 +28,7 @@ from claims.registry import (
     listed,
     slope,
 )
+from experiments.judging import power_of_2
 from experiments.lab import comparison
 from experiments.lab.small_models import (
     EXPONENT,
@@ -80,11 +80,10 @@ def worse(
         (harm.mean(axis=-1) > 0.0).all() and np.sum(above) >= above.size - 1
         for harm, above in zip(harms, sure, strict=True)
     )
-    exponents = [f"{exponent:g}" for exponent in np.log2(comparison.learning_rates(runs[0]))]
     return Verdict.HOLDS_WITHIN if reproduced else Verdict.OPEN, {
         "size": _size(runs[0]),
         "steps": [outcomes[0].setting.training.steps for outcomes in runs],
-        "rates": listed("2{}", [exponent.translate(RAISED) for exponent in exponents]),
+        "rates": ", ".join(map(power_of_2, comparison.learning_rates(runs[0]))),
         "seeds": [harm.shape[-1] for harm in harms],
         "harms": [_listed(harm) for harm in harms],
         "at": [f"{above.sum()} of {above.size}" for above in sure],

@@ -17,7 +17,6 @@ from attnlib._checking import FloatArray
 from attnlib.scores import DotProduct, Normal
 from claims import symbolic
 from claims.registry import (
-    RAISED,
     Decision,
     Tolerance,
     Verdict,
@@ -29,6 +28,7 @@ from claims.registry import (
     listed,
     not_checked,
 )
+from experiments.judging import RAISED
 
 DIMENSIONS = (10, 50, 100, 500, 1000)
 """The dimensions of source 001's experiment."""

@@ -34,7 +34,7 @@ from experiments.lab import data
 from experiments.lab.data import Text
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
-from experiments.lab.results import plain
+from experiments.lab.results import short
 from experiments.lab.train import batch_loss
 from experiments.records import Fields, Record, Work, load, recorded
 
@@ -120,8 +120,8 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
         "diverged_at": diverged_at,
         "lowest_at": lowest[1],
         "alarms": {alarm.name: alarm._asdict() for alarm in reversed(monitor.alarms)},
-        "loss": plain([losses[step] for step in monitor.tables], 4),
-        "alpha_to_critical": plain(table["alpha_to_critical"].max().to_numpy(), 4),
+        "loss": short([losses[step] for step in monitor.tables], 4),
+        "alpha_to_critical": short(table["alpha_to_critical"].max().to_numpy(), 4),
     }
 
 

@@ -30,9 +30,9 @@ from attnlib.calibration.passes import (
     no_change,
     own_loss,
 )
+from experiments.lab.results import short
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.inputs import Model
-from experiments.real_heads.rows import short
 from experiments.records import RECORDED, Fields, Work
 
 OUT = RECORDED / "calibrate.jsonl"

@@ -18,6 +18,9 @@ from experiments.lab.comparison import interval
 
 Values = NDArray[np.float64]
 
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+"""For the digits of an exponent: `str.translate`."""
+
 HOLDS, REFUTED, OPEN = "holds", "refuted", "open"
 
 
@@ -35,8 +38,7 @@ class Part(NamedTuple):
 
 def power_of_2(value: float) -> str:
     """Return a power of 2 as the pages write it, such as 2⁻⁹."""
-    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    return "2" + str(round(math.log2(value))).translate(raised)
+    return "2" + str(round(math.log2(value))).translate(RAISED)
 
 
 def limits(values: Values) -> tuple[float, float]:

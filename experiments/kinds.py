@@ -26,8 +26,8 @@ from attnlib.calibration.gradient import by_head
 from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
 from experiments.calibrate import PASSAGE, add_missing, common, contrastive
+from experiments.lab.results import short
 from experiments.real_heads import inputs, kinds
-from experiments.real_heads.rows import short
 from experiments.records import RECORDED, Fields, Work
 
 OUT = RECORDED / "kinds.jsonl"

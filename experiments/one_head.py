@@ -22,6 +22,7 @@ from experiments.lab.descent import descend
 from experiments.lab.head_measures import measured
 from experiments.lab.model import Config
 from experiments.lab.recall import Head, batch_loss, batches
+from experiments.lab.results import short
 from experiments.lab.tasks import Task
 from experiments.records import Work, recorded
 
@@ -88,7 +89,7 @@ batch=SETS, seed=seed,
             records.append({"loss": float(np.mean(losses)), **now, "gained": gained})
             losses.clear()
         gained -= 2.0 * rate * now["slope"]
-    return {name: [float(f"{record[name]:.6g}") for record in records] for name in records[0]}
+    return {name: short([record[name] for record in records], 6) for name in records[0]}
 
 
 def initial_head(config: Config, seed: int, factor: float = 1.0, aligned: bool = False) -> Head:

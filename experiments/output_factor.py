@@ -5,13 +5,13 @@ says what a part is. "note" has the factor, "larger" its larger start of W alone
 larger rate alone. Chapters: almost_scaled_training, training_details, predictions.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import spearmanr
 
+from attnlib.sampling import mean_and_error
 from experiments import records
 from experiments.judging import Part, Values, above, between, decided, number, power_of_2
 from experiments.lab import comparison
@@ -132,7 +132,7 @@ def _other_starts(experiment: str) -> Iterator[Part]:
 
 def _step(at: int, what: str, values: Values) -> Part:
     """Return a part whose mean has to be positive, refuted by two standard errors below 0."""
-    mean, error = values.mean(), values.std(ddof=1) / math.sqrt(values.size)
+    mean, error = mean_and_error(values)
     return decided(at, what, "> 0", values, bool(mean > 0.0), refuted=bool(mean + 2 * error < 0.0))
 
 

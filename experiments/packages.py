@@ -26,6 +26,7 @@ from torch.nn import functional
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.probing import probe
+from experiments.judging import RAISED
 from experiments.records import Record, recorded
 
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -36,8 +37,6 @@ FACTOR, STEP = 1.5, 0.01
 TOLERANCE = 1e-4
 """How far a number may be from its reference, relative to the largest: some have softmaxes in
 float32, where the difference of losses has fewer digits."""
-
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Case(NamedTuple):
@@ -226,10 +225,6 @@ def weights_of(case: Case) -> Iterator[list[Tensor]]:
     part: Any = case.attends
     kept: list[Tensor] = []
     inside: list[bool] = []
-    hooks = [
-        part.register_forward_pre_hook(lambda *_: inside.append(True)),
-        part.register_forward_hook(lambda *_: inside.clear()),
-    ]
 
     def dropped(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         if inside:
@@ -242,12 +237,12 @@ def weights_of(case: Case) -> Iterator[list[Tensor]]:
 
     dropout, method = functional.dropout, getattr(part, case.weights or "forward")
     with (
+        part.register_forward_pre_hook(lambda *_: inside.append(True)),
+        part.register_forward_hook(lambda *_: inside.clear()),
         mock.patch.object(functional, "dropout", dropped),
         mock.patch.object(part, case.weights or "_", returned, create=True),
     ):
         yield kept
-    for hook in hooks:
-        hook.remove()
 
 
 def probed(case: Case) -> float | None:
@@ -343,7 +338,7 @@ def mark(answer: float | str | None) -> str:
     if isinstance(answer, str):
         return answer
     digit, power = f"{answer:.0e}".split("e")
-    error = f"{digit}·10{str(int(power)).translate(SUPERSCRIPTS)}" if answer else "0"
+    error = f"{digit}·10{str(int(power)).translate(RAISED)}" if answer else "0"
     return f"{'✓' if answer < TOLERANCE else '✗'}\u00a0{error}"
 
 

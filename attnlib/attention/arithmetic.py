@@ -123,21 +123,20 @@ def scaled(
     that of `options`. Zeros without keys. Raises as `attend`.
     """
     shape = shape_of_queries(call)
-    q, k, kernel_scale, factor = _scaled_arguments(call, options, relative, shape)
+    q, k, kernel_scale, factor = scaled_arguments(call, options, relative, shape)
     v, mask, dtype = call.value, call.attn_mask, call.query.dtype
     if k.shape[-2] == 0:  # PyTorch adds 0 · Σq, which is NaN where half precision overflows
         nothing = v.new_zeros(q.shape[-1], v.shape[-1])
         output = (call.query @ nothing).expand(*shape, -1)
     else:
-        own = float(call.dropout_p), call.is_causal
-        shared = {"scale": kernel_scale, "enable_gqa": call.enable_gqa}
-        output = kernel(q.to(dtype), k, v, mask, *own, **shared)
+        own = {"attn_mask": mask, "dropout_p": float(call.dropout_p), "is_causal": call.is_causal}
+        output = kernel(q.to(dtype), k, v, **own, scale=kernel_scale, enable_gqa=call.enable_gqa)
     if isinstance(factor, Tensor):
         return (output * factor.unsqueeze(-1)).to(output.dtype)
     return output if factor == 1.0 else output * factor
 
 
-def _scaled_arguments(
+def scaled_arguments(
     call: Arguments, options: Options, relative: Policy | Factor | None, shape: torch.Size
 ) -> tuple[Tensor, Tensor, float, Factor]:
     """Return queries (in float32 or wider), keys and scale of the kernel, and its output's factor.

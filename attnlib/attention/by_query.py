@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnlib import exact
 from attnlib._checking import FloatArray
-from attnlib.interception import HIDDEN, constant_in_graphs
+from attnlib.interception import constant_in_graphs, count_visible
 from attnlib.policies import POLICIES, Policy
 from attnlib.scores import Cosine, DotProduct
 
@@ -58,14 +58,7 @@ def each_query(
     if visible == "all" and not in_graph:
         return float(_numbers(*row)[0])
     numbers: Tensor = (_numbers_of_rows if in_graph else _kept)(*row, q.device)
-    return numbers if attn_mask is None else numbers[_count(attn_mask, k.shape[-2])]
-
-
-def _count(attn_mask: Tensor, keys: int) -> Tensor:
-    """Return how many keys of a mask each query sees: those True, or, in numbers, above −10⁴."""
-    if attn_mask.dtype != torch.bool:
-        attn_mask = attn_mask > HIDDEN
-    return attn_mask.expand(*attn_mask.shape[:-1], keys).sum(-1)
+    return numbers if attn_mask is None else numbers[count_visible(attn_mask, k.shape[-2])]
 
 
 _TOKENS = {policy: name for name, policy in POLICIES.items()}

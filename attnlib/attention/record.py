@@ -321,16 +321,10 @@ class WrittenOut:
     def operands(self) -> tuple[Tensor, Tensor] | None:
         """Return queries and keys, (…, heads, length, d); None where `obstacle` says why not."""
         start, shape = self.start, self.layout.shape
-        left, right = entries_of(start.args, Tensor)[-2:]
-        first, second, output = letters_of(start.name, start.args, [left, right])
-        if output[-1] in first:
-            first, second, left, right = second, first, right, left
-        summed = "".join(sorted((set(first) & set(second)) - set(output)))
-        q = with_axes(left, first, output[:-1], summed)
-        k = with_axes(right, second, output[:-2] + output[-1], summed)
-        if q is None or k is None or not self.step.ordered or k.shape[-2] != shape[-1]:
+        pair = queries_and_keys(start.name, start.args, entries_of(start.args, Tensor))
+        if pair is None or not self.step.ordered or pair[1].shape[-2] != shape[-1]:
             return None
-        q, k = (x.expand(*start.shape[:-2], *x.shape[-2:]) for x in (q, k))
+        q, k = (x.expand(*start.shape[:-2], *x.shape[-2:]) for x in pair)
         if start.shape[:-2].numel() != shape[:-2].numel():  # heads are among the rows
             return None
         return self.layout.by_head(q.reshape(*shape[:-1], -1)), self.layout.by_head(
@@ -392,6 +386,18 @@ def letters_of(name: str, args: Any, tensors: list[Tensor]) -> tuple[str, str, s
     rows, columns = (".j" if left.ndim == 1 else ".ij"), (".j" if right.ndim == 1 else ".jk")
     output = "".join(dict.fromkeys(letter for letter in rows + columns if letter != "j"))
     return (columns, rows, output) if name == "__rmatmul__" else (rows, columns, output)
+
+
+def queries_and_keys(name: str, args: Any, tensors: list[Tensor]) -> tuple[Tensor, Tensor] | None:
+    """Return the operands of a product, (…, rows, d) and (…, columns, d); None if not known."""
+    left, right = tensors[-2:]
+    first, second, output = letters_of(name, args, [left, right])
+    if output[-1:] in first:
+        first, second, left, right = second, first, right, left
+    summed = "".join(sorted((set(first) & set(second)) - set(output)))
+    q = with_axes(left, first, output[:-1], summed)
+    k = with_axes(right, second, output[:-2] + output[-1:], summed)
+    return None if q is None or k is None else (q, k)
 
 
 def with_axes(x: Tensor, letters: str, to: str, last: str) -> Tensor | None:

@@ -1,25 +1,22 @@
 """Change the scale of models of transformers for good, by the registry of attention functions."""
 
 import inspect
-import math
 import re
 import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from attnlib._checking import FloatArray
-from attnlib.attention.by_query import each_query
-from attnlib.attention.options import named_policy, resolve_factor, warn_scale_replaced
+from attnlib.attention.arithmetic import scaled_arguments
+from attnlib.attention.options import Options, named_policy, resolve_factor, warn_scale_replaced
 from attnlib.extras import extra_packages
 from attnlib.interception import (
     LOOKS_LIKE_ATTENTION,
+    Arguments,
     cached_in_graphs,
     constant_in_graphs,
 )
@@ -85,21 +82,17 @@ def register(
         relative = resolve_factor(cast(ScaleFunction, factor), train_length)
         if isinstance(relative, Tensor):
             raise TypeError("factor must be a number or a rule: it stays with the model")
-        rule = relative if isinstance(relative, Policy) else own(partial(_constant, relative))
-        title = rule.name if isinstance(relative, Policy) else f"times {relative:g}"
+        title = relative.name if isinstance(relative, Policy) else f"times {relative:g}"
+        function = _Registered(None, relative)
     else:
         if train_length is not None:
             raise ValueError("train_length is for a factor, which is not given")
         rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy))
-        title = rule.name
+        title, function = rule.name, _Registered(rule, None)
     name = f"attnlib-{title.replace(' ', '-')}" if name is None else name
-    AttentionInterface.register(name, _Registered(rule, policy is None))
+    AttentionInterface.register(name, function)
     AttentionMaskInterface.register(name, _mask)
     return name
-
-
-def _constant(factor: float, n: FloatArray, d: FloatArray, position: FloatArray) -> float:
-    return factor
 
 
 def _mask(*arguments: Any, config: Any, **named: Any) -> Tensor | None:
@@ -162,9 +155,9 @@ def _name_not_learned(policy: Policy) -> bool:
 
 
 class _Registered:
-    """Compute attention for transformers at a policy's scale; `relative` multiplies the model's."""
+    """Compute attention for transformers at a policy's scale, or `relative` times the model's."""
 
-    def __init__(self, policy: Policy, relative: bool) -> None:
+    def __init__(self, policy: Policy | None, relative: Policy | float | None) -> None:
         self._policy, self._relative = policy, relative
 
     def __call__(
@@ -183,29 +176,16 @@ class _Registered:
         if rest.get("cache") is not None:
             raise RuntimeError("attnlib's scales do not reach a paged cache: use another one")
         _name_written_out(type(module))
-        if module.training and self._policy.learned and not self._relative:
-            _name_not_learned(self._policy)
-        wide = torch.promote_types(query.dtype, torch.float32)
-        if is_causal is None:
-            is_causal = getattr(module, "is_causal", True)
-        is_causal = attention_mask is None and query.shape[2] > 1 and is_causal
-        of_cosines = self._policy.applied_to == "cosine"
-        q = query.to(wide)
-        if of_cosines:
-            q = functional.normalize(q, dim=-1)
-            key = functional.normalize(key.to(wide), dim=-1).to(key.dtype)
-        rows = query, key, attention_mask, is_causal
-        # What α is relative to is 1/√d, and 1 for cosines; it goes into the kernel's own scale.
-        unit = 1.0 if of_cosines else 1.0 / math.sqrt(query.shape[-1])
-        if self._relative:
-            unit = unit if scaling is None else scaling
-        elif scaling is not None and not of_cosines:
-            warn_scale_replaced(scaling, query.shape[-1], "register")
-        alpha = each_query("alpha", self._policy, *rows, of_cosines or self._relative)
-        if isinstance(alpha, Tensor):
-            q = q * alpha.unsqueeze(-1)
-        else:
-            unit *= alpha
+        options = Options(scale=scaling)
+        if self._policy is not None:
+            options = Options(self._policy, normalize_qk=self._policy.applied_to == "cosine")
+            if module.training and self._policy.learned:
+                _name_not_learned(self._policy)
+            if scaling is not None and not options.normalize_qk:
+                warn_scale_replaced(scaling, query.shape[-1], "register")
+        is_causal = is_causal_call(module, query, attention_mask, is_causal)
+        call = Arguments(query, key, value, attention_mask, is_causal=is_causal)
+        q, key, scale, _ = scaled_arguments(call, options, self._relative, query.shape[:-1])
         query = q.to(query.dtype)
         if rest.get("softcap") is None and rest.get("s_aux") is None and _fused(type(module)):
             function: Callable[..., Any] = sdpa_attention_forward
@@ -219,9 +199,9 @@ class _Registered:
                 )
             function = eager
             attention_mask = mask_of_numbers(attention_mask, is_causal, query, key)
-        options = {**rest, "scaling": unit, "is_causal": is_causal}
+        named = {**rest, "scaling": scale, "is_causal": is_causal}
         result: tuple[Tensor, Tensor | None] = function(
-            module, query, key, value, attention_mask, **options
+            module, query, key, value, attention_mask, **named
         )
         return result
 
@@ -251,6 +231,12 @@ def _eager_name(kind: type) -> str:
     with suppress(OSError, TypeError):  # there is no source
         named = EAGER.search(inspect.getsource(kind))
     return named[1] if named else "eager_attention_forward"
+
+
+def is_causal_call(module: nn.Module, query: Tensor, mask: Any, declared: bool | None) -> bool:
+    """Return whether transformers means causal attention: no mask, several queries, declared so."""
+    declared = getattr(module, "is_causal", True) if declared is None else declared
+    return mask is None and query.shape[-2] > 1 and bool(declared)
 
 
 def mask_of_numbers(

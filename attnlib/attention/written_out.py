@@ -43,7 +43,7 @@ from attnlib.interception import (
     in_graph,
     is_transformed,
 )
-from attnlib.projections import HEADS
+from attnlib.projections import HEADS, stated_number
 
 ONE = "its softmax is of one activation without known keys, as in a synthesizer"
 MEMORY = "its keys or scores are of a learned matrix, as in attention over a memory"
@@ -300,7 +300,7 @@ class Recorder:
             size = tensors[0].shape[-1] if "norm" in name and tensors[0].ndim > 2 else 0
             mark = Mark("squares", size=size)
         elif "contraction" in kinds:
-            mark = None if learned else Mark("scores", size=_summed(name, args, tensors))
+            mark = None if learned else Mark("scores", size=summed_size(name, args, tensors))
             mark = Mark("learned") if all(map(is_learned, tensors)) else mark
         elif before is not None and before.kind == "scores" and by_head:
             mark = before
@@ -518,8 +518,7 @@ _PRODUCT_IN_GRAPH = re.compile("aten::(matmul|bmm|baddbmm|einsum)")
 
 def number_of_heads(running: Sequence[nn.Module]) -> int:
     """Return the number of heads of the inmost module that states one, or 0."""
-    numbers = (getattr(module, name, 0) for module in reversed(running) for name in HEADS)
-    return next((number for number in numbers if isinstance(number, int) and number > 0), 0)
+    return stated_number(HEADS, *reversed(running))
 
 
 def _recomputed() -> bool:
@@ -545,10 +544,10 @@ def _dimension(name: str, args: Any, result: Any) -> tuple[int, bool]:
     if len({letter in first for letter in own}) < 2:  # scores of one query
         return 0, False
     columns = operands[own[-1] not in first]
-    return _summed(name, args, operands), is_learned(columns) or columns.ndim < 3
+    return summed_size(name, args, operands), is_learned(columns) or columns.ndim < 3
 
 
-def _summed(name: str, args: Any, operands: list[Tensor]) -> int:
+def summed_size(name: str, args: Any, operands: list[Tensor]) -> int:
     """Return the size of the vectors that a product sums over, or 0."""
     first, second, output = letters_of(name, args, operands)
     summed = (set(first) & set(second)) - set(output)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from attnlib.attention.record import queries_and_keys
 from attnlib.auditing.meant import NO_NORM, meant_cap, meant_scale, norm_is_meant
 from attnlib.auditing.projected import SAME, Outputs, Preparation, keep_outputs, preparation_of
 from attnlib.auditing.report import OF_MODELS, Report, Scale
@@ -113,8 +114,7 @@ class _ScaleWatch(ModuleTracker):
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if len(tensors) < 2 or result.dim() < 3 or not result.is_floating_point():
             return result
-        q, k = tensors[-2:]
-        q, k = _einsum_operands(args[0], q, k) if name == "einsum" else (q, k.transpose(-2, -1))
+        q, k = queries_and_keys(name, args, tensors) or tensors[-2:]
         is_attention = [
             bool(LOOKS_LIKE_ATTENTION.search(type(module).__name__)) for module in self.running
         ]
@@ -159,13 +159,6 @@ class _ScaleWatch(ModuleTracker):
         doubt = "" if scale else UNEVEN
         scale = scale or float(scales[scales != 0.0].abs().median())
         self.note_scale(product.q, product.k, scale * product.factor, doubt, _has_tanh(logits))
-
-    def owner(self) -> nn.Module:
-        """Return the inmost running module that is not PyTorch's own, or else the inmost."""
-        for module in reversed(self.running):
-            if not type(module).__module__.startswith("torch.nn."):
-                return module
-        return self.running[-1]
 
     def preparation(self, q: Tensor, k: Tensor) -> Preparation:
         """Return what the owner did to q and k between their projections and attention."""
@@ -217,20 +210,6 @@ def _common_value(numbers: Tensor) -> float | None:
     numbers = numbers[numbers != 0.0]
     middle = float(numbers.median())
     return middle if bool(((numbers / middle - 1.0).abs() < SAME_DERIVATIVE).all()) else None
-
-
-def _einsum_operands(equation: Any, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Return q and k of an einsum, their axes in the order of the logits and d last, if known."""
-    text = equation if isinstance(equation, str) else ""
-    left, right, out = [*text.replace("->", ",").replace(" ", "").split(","), "", ""][:3]
-    summed = set(left) & set(right) - set(out)
-    if "." in text or len(summed) != 1 or len(out) < 3:
-        return q, k
-    (d,) = summed
-    for_q, for_k = out[:-1] + d, out[:-2] + out[-1] + d
-    if set(for_q) != set(left) or set(for_k) != set(right):
-        return q, k
-    return q.permute(*map(left.index, for_q)), k.permute(*map(right.index, for_k))
 
 
 def _without_copies(k: Tensor) -> Tensor:

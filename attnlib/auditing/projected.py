@@ -6,7 +6,7 @@ projection, in every head and token, since a rotation leaves lengths alone; chan
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -29,13 +29,11 @@ def keep_outputs(model: nn.Module, outputs: Outputs | None = None) -> Iterator[O
         if isinstance(output, Tensor) and output.is_floating_point():
             kept.setdefault(part, []).append(output.detach())
 
-    leaves = [part for part in model.modules() if not any(True for _ in part.children())]
-    hooks = [part.register_forward_hook(keep) for part in leaves]
-    try:
+    with ExitStack() as hooks:
+        for part in model.modules():
+            if next(part.children(), None) is None:
+                hooks.enter_context(part.register_forward_hook(keep))
         yield kept
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 class Preparation(NamedTuple):

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from attnlib._checking import FloatArray
 from attnlib.extras import extra_packages
-from attnlib.policies import POLICIES, Policy
+from attnlib.policies import POLICIES, Policy, own
 
 with extra_packages("probe"):
     import torch
@@ -173,4 +173,4 @@ def intended_policy(expected: Any) -> Policy:
     """Return a policy for a number, a policy, its name or a function, by default 1/√d."""
     if isinstance(expected, float | int):
         return replace(POLICIES["transformer"], rule=lambda _: expected)
-    return cast(Policy, named_policy("expected", expected or "transformer"))
+    return named_policy("expected", expected or "transformer") or own(expected)

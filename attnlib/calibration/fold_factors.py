@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from attnlib import interception
 from attnlib._checking import FloatArray
-from attnlib.attention.registered import eager_attention
-from attnlib.calibration.logit_factors import Place, is_causal, keys_seen, scale_logits
+from attnlib.attention.registered import eager_attention, is_causal_call
+from attnlib.calibration.logit_factors import Place, keys_seen, scale_logits
 from attnlib.calibration.passes import Loss
 from attnlib.calibration.weights import PACKED, QUERIES
 from attnlib.projections import NORMS, named
@@ -153,7 +153,7 @@ def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name
     def attend(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any = None, **rest: Any
     ) -> Any:
-        causal = is_causal(module, query, mask, rest.get("is_causal"))
+        causal = is_causal_call(module, query, mask, rest.get("is_causal"))
         keys = keys_seen(query, key, mask, causal)
         times = factor(names[id(module)], keys.double().cpu().numpy())
         query = query * torch.from_numpy(times).to(query).unsqueeze(-1)

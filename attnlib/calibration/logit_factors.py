@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from attnlib import interception
 from attnlib.attention.record import WrittenOut
+from attnlib.attention.registered import is_causal_call
 from attnlib.attention.written_out import Recorder, number_of_heads
 from attnlib.interception import (
     ATTENTION,
     FAST_PATH_OFF,
-    HIDDEN,
     MULTI_HEAD,
     MULTI_HEAD_ALONE,
     TRANSFORMED,
@@ -107,7 +107,7 @@ class LogitFactors(interception.ModuleTracker):
                 if self.inside or not self.belongs(module):
                     return function(module, query, key, value, *args, **kw)
                 mask = args[0] if args else kw.get("attention_mask")
-                causal = is_causal(module, query, mask, kw.get("is_causal"))
+                causal = is_causal_call(module, query, mask, kw.get("is_causal"))
                 query = self.multiplied(module, query, key, mask, causal)
                 self.inside = True
                 try:
@@ -154,12 +154,6 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
         yield mode
 
 
-def is_causal(module: nn.Module, query: Tensor, mask: Any, declared: bool | None) -> bool:
-    """Return whether transformers means causal attention: no mask, several queries, declared so."""
-    declared = getattr(module, "is_causal", True) if declared is None else declared
-    return mask is None and query.shape[-2] > 1 and bool(declared)
-
-
 def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
     """Return how many keys each query sees, at least 1, (…, 1 or heads, queries)."""
     queries, keys = query.shape[-2], key.shape[-2]
@@ -172,9 +166,8 @@ def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
     if past is not None:
         seen = torch.arange(1 + past, queries + past + 1, device=query.device).clamp(max=keys)
     elif isinstance(mask, Tensor):
-        shown = mask if mask.dtype == torch.bool else mask > HIDDEN
-        shape = (*shown.shape[:-2], queries, keys)
-        seen = shown[..., :keys].expand(shape).sum(-1)
+        seen = interception.count_visible(mask[..., :keys], keys)
+        seen = seen.expand(*mask.shape[:-2], queries)
     else:
         seen = torch.full((queries,), keys, device=query.device)
     seen = seen.clamp(min=1)

@@ -23,7 +23,15 @@ from attnlib import _checking, interception
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.projections import FUSED, HEADS, NORMS, PROJECTIONS, layer_config, named
+from attnlib.projections import (
+    FUSED,
+    HEADS,
+    NORMS,
+    PROJECTIONS,
+    layer_config,
+    named,
+    stated_number,
+)
 from attnlib.weight_gradients import TOLERANCE, mismatch, sum_groups
 
 PAIRS = {
@@ -122,7 +130,7 @@ def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) ->
         for weight, gradient in kept:
             weight.grad = gradient
     for name, value in zip(measured.layers, measured.value, strict=True):
-        around = [layer for layer in layers if _within(name, layer.name)]
+        around = [layer for layer in layers if layer.name in interception.around(name)]
         if not around:
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
         layer = max(around, key=lambda layer: len(layer.name))
@@ -141,7 +149,8 @@ def _layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
     layers = [layer for layer in every if layer.read()]
     for layer in reversed(every):  # the inmost first
         name = layer.name
-        known = (_within(other.name, name) or _within(name, other.name) for other in layers)
+        outer = interception.around(name)
+        known = (other.name in outer or name in interception.around(other.name) for other in layers)
         if layer.attends and next(layer.module.parameters(), None) is not None and not any(known):
             raise layer.refused(f"what makes its queries has no {KNOWN}")
     if not layers:
@@ -149,16 +158,6 @@ def _layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
             f"no module of {type(model).__name__} has a layer of queries with a {KNOWN}"
         )
     return layers
-
-
-def _within(inner: str, outer: str) -> bool:
-    return not outer or f"{inner}.".startswith(f"{outer}.")
-
-
-def _number(names: tuple[str, ...], *places: Any) -> int:
-    """Return the first whole number that one of the places has under one of the names, or 0."""
-    values = (getattr(place, name, None) for place in places for name in names)
-    return next((value for value in values if type(value) is int), 0)
 
 
 class _Layer:
@@ -243,8 +242,8 @@ class _Layer:
 
         `channels` is the number of outputs that make queries, 0 where unknown.
         """
-        heads = _number(HEADS, self.module, layer_config(self.module))
-        size = _number(SIZES, self.module)
+        heads = stated_number(HEADS, self.module, layer_config(self.module))
+        size = stated_number(SIZES, self.module)
         if packed:
             size = size or channels // (3 * heads or 1)
         else:

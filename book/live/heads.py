@@ -11,7 +11,7 @@ import numpy as np
 from attnlib import exact
 from attnlib._checking import FloatArray
 from attnlib.scores import Normal
-from experiments.real_heads.rows import short
+from experiments.lab.results import short
 from experiments.real_heads.shown import ALPHAS, KEYS, SHOWN
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import Record, load

@@ -12,6 +12,7 @@ import numpy as np
 from experiments.census import audited, error_line, families, in_process, watched
 from experiments.census.families import Change
 from experiments.census.watched import Row
+from experiments.lab.results import short
 from experiments.records import Work, recorded
 
 SECONDS = 180
@@ -137,17 +138,17 @@ def describe_call(what: Row, runs: dict[str, Row | None]) -> Row:
     other, size = runs.get("other"), runs.get("size")
     row = {key: what[key] for key in ("kind", "where", "d", "terms", "sink", "parameters")}
     row |= {"v": what.get("v"), "gate": what.get("gate", False)}
-    row |= {"alpha": digits(what["alpha"]), "scale": digits(what["scale"])}
+    row |= {"alpha": short(what["alpha"], 4), "scale": short(what["scale"], 4)}
     if other:
         row["norm"] = [norm_axis(what, other, i) for i in (0, 1)]
         if 1.0 < other["largest"] < watched.LARGE * what["factor"] / 10:
-            row["cap"] = digits(other["largest"])
+            row["cap"] = short(other["largest"], 4)
     if size and 0.0 < size["scale"] < np.inf and size["d"] != what["d"]:
         power = np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])
         row |= {"power": round(float(power), 3), "other d": size["d"]}
     if values := position_factors(what):
-        row["alpha"] = digits(what["rows"][0] * what["d"] ** 0.5)
-        row["scale"] = digits(what["rows"][0])
+        row["alpha"] = short(what["rows"][0] * what["d"] ** 0.5, 4)
+        row["scale"] = short(what["rows"][0], 4)
         row["by position"] = values
     elif values := position_factors(runs.get("early")):
         row["from 4"] = values[-1]
@@ -156,7 +157,7 @@ def describe_call(what: Row, runs: dict[str, Row | None]) -> Row:
     for name in ("yarn", "mscale"):
         run = runs.get(name)
         if run and abs(run["alpha"] / what["alpha"] - 1.0) > SAME:
-            row[name] = digits(run["alpha"] / what["alpha"])
+            row[name] = short(run["alpha"] / what["alpha"], 4)
     return row
 
 
@@ -165,7 +166,7 @@ def position_factors(run: Row | None) -> list[float]:
     if not run or not run["rows"] or len(run["rows"]) != families.TOKENS or not run["rows"][0]:
         return []  # a row of one key, less its largest logit, has the derivative 0
     values = np.array(run["rows"]) / run["rows"][0]
-    return list(map(digits, values)) if abs(values[-1] - 1.0) > MOVED else []
+    return short(values, 4) if abs(values[-1] - 1.0) > MOVED else []
 
 
 def norm_axis(what: Row, other: Row, i: int) -> str:
@@ -173,11 +174,6 @@ def norm_axis(what: Row, other: Row, i: int) -> str:
     if abs(other["lengths"][i] / what["lengths"][i] - 1.0) > 0.1:
         return "no"
     return "width" if other["heads"] and other["heads"][i] > 1.05 else "head"
-
-
-def digits(value: float) -> float:
-    """Return four digits."""
-    return float(f"{value:.4g}")
 
 
 if __name__ == "__main__":

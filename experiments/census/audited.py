@@ -88,15 +88,11 @@ def use_sparse_weights(model: nn.Module) -> Iterator[None]:
     def start(*_: Any) -> None:
         stack.enter_context(mode)
 
-    hooks = [
+    with (
         model.register_forward_pre_hook(start),
         model.register_forward_hook(lambda *_: stack.close(), always_call=True),
-    ]
-    try:
+    ):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @contextmanager
@@ -310,7 +306,7 @@ def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterat
     asks = "get_interface(" in inspect.getsource(type(module))
     running: list[bool] = []
     done: list[str] = []
-    hooks = [
+    hooks: list[Any] = [
         module.register_forward_pre_hook(lambda *_: running.append(True)),
         module.register_forward_hook(lambda *_: running.clear(), always_call=True),
     ]
@@ -362,10 +358,8 @@ def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterat
         (functional, "scaled_dot_product_attention", of_fused(fused)),
     ]
     with ExitStack() as stack:
-        for hook in hooks:
-            stack.callback(hook.remove)
-        for patch in patches:
-            stack.enter_context(mock.patch.object(*patch))
+        for context in (*hooks, *(mock.patch.object(*patch) for patch in patches)):
+            stack.enter_context(context)
         yield done
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attnlib.attention.written_out import summed_size
 from attnlib.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Mode, ModuleTracker
 
 BIG = 100_000
@@ -156,7 +157,7 @@ class Watched(ModuleTracker, WithoutWeights):
             return stand_in
         result = func(*args, **kwargs)
         if name in PRODUCTS:
-            return self.product(args, kwargs, result)
+            return self.product(name, args, kwargs, result)
         if name in ("softmax", "logsumexp") and result.is_floating_point():
             return self.softmax(kwargs.get("input", args[0] if args else None), result)
         if name == "sigmoid":
@@ -179,7 +180,7 @@ class Watched(ModuleTracker, WithoutWeights):
             signs = SIGNS[first : first + size].clone().reshape(shape)
         return signs * torch.linspace(2.0, 4.0, shape[-1]) if self.other else signs
 
-    def product(self, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
+    def product(self, name: str, args: Any, kwargs: dict[str, Any], result: Tensor) -> Tensor:
         """Note a product of activations: of q and k, or of weights and values."""
         if self.last and "v" not in self.last[0]:
             row, weights = self.last
@@ -190,15 +191,11 @@ class Watched(ModuleTracker, WithoutWeights):
         given = (*args, *kwargs.values())
         flat = [value for part in given for value in (part if isinstance(part, list) else [part])]
         q, k = [value.detach() for value in flat if isinstance(value, Tensor)][-2:]
-        text = args[0] if isinstance(args[0], str) else ""
-        d = q.shape[-1]
-        if "->" in text and "..." not in text:
-            left, right, out = text.replace("->", ",").replace(" ", "").split(",")
-            sizes = dict(zip(left, q.shape, strict=True))
-            d = math.prod(sizes[axis] for axis in left if axis in right and axis not in out)
+        of_letters = name == "einsum"
+        d = summed_size(name, args, [q, k]) or q.shape[-1]
         added = torch.full_like(result, LARGE * self.other).requires_grad_()
-        factor, in_order = kwargs.get("alpha", 1.0), not text and q.dim() > 2
-        noted = Product(added, q, k if text else k.mT, d, factor, in_order)
+        factor, in_order = kwargs.get("alpha", 1.0), not of_letters and q.dim() > 2
+        noted = Product(added, q, k if of_letters else k.mT, d, factor, in_order)
         self.products = [*self.products[-11:], noted]
         return result + added
 
@@ -217,9 +214,7 @@ class Watched(ModuleTracker, WithoutWeights):
         self.sigmoids = [
             sigmoid for sigmoid, slope in zip(self.sigmoids, of_bias, strict=True) if slope is None
         ]
-        module: Any = next(  # the inmost that is not PyTorch's own
-            m for m in reversed(self.running) if not type(m).__module__.startswith("torch.")
-        )
+        module = self.owner()
         kind: Any = type(module)
         row = measure_logits(logits, used) | {
             "kind": kind.__name__,

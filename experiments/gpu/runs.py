@@ -26,7 +26,7 @@ from experiments.lab import data, results, sweep
 from experiments.lab.data import Batch, Text
 from experiments.lab.descent import descend
 from experiments.lab.model import Transformer, named_law
-from experiments.lab.results import Setting
+from experiments.lab.results import Setting, short
 from experiments.lab.train import (
     Training,
     batch_loss,
@@ -144,7 +144,7 @@ def trained(setting: Setting, end: float) -> Table:
     timing = {"seconds": time.monotonic() - start}
     made = sweep.made_on(training.device)
     line = results.encoded(setting, run, made, timing)
-    return {**line, **results.plain(measured, 9)}
+    return {**line, **short(measured, 9)}
 
 
 def gradients(model: Transformer, training: Training, text: Text) -> dict[str, Any]:

@@ -81,22 +81,22 @@ def encoded(setting: Setting, run: Run | HeadResult, made: Table, timing: Table)
     """
     line = {**setting.identity(), "made": made, "timing": timing}
     if isinstance(run, HeadResult):
-        return line | {name: plain(value, 8) for name, value in run._asdict().items()}
+        return line | {name: short(value, 8) for name, value in run._asdict().items()}
     digits = PRECISIONS[cast(Training, setting.training).precision]
     arrays = {name: value for name, value in vars(run).items() if isinstance(value, np.ndarray)}
     del arrays["recorded_at"]
-    line |= {name: plain(getattr(run, name), 17) for name in SCALARS}
-    return line | {name: plain(values, digits) for name, values in arrays.items()}
+    line |= {name: short(getattr(run, name), 17) for name in SCALARS}
+    return line | {name: short(values, digits) for name, values in arrays.items()}
 
 
-def plain(value: Any, digits: int) -> Any:
+def short(value: Any, digits: int = 5) -> Any:
     """Return what JSON can hold of numbers: so many digits of each, and null where not finite."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, dict):
-        return {name: plain(entry, digits) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [plain(entry, digits) for entry in value]
+        return {name: short(entry, digits) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [short(entry, digits) for entry in value]
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value

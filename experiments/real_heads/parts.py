@@ -18,9 +18,10 @@ from attnlib.calibration import scale_gradient
 from attnlib.policies import POLICIES
 from attnlib.probing.tokens import Places
 from experiments.known_bugs import BUGS, MULTIPLIERS, Bug
+from experiments.lab.results import short
 from experiments.real_heads import inputs, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
-from experiments.real_heads.rows import short, split_by_length
+from experiments.real_heads.rows import split_by_length
 from experiments.real_heads.shown import shown
 from experiments.records import Fields, Work
 

@@ -143,13 +143,6 @@ def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table
     return {name: column.where(known, math.nan).numpy() for name, column in columns.items()}
 
 
-def short(number: Any, digits: int = 5) -> Any:
-    """Return numbers with so many digits, None for those that are not finite."""
-    if isinstance(number, np.ndarray | list | tuple):
-        return [short(entry, digits) for entry in number]
-    return float(f"{number:.{digits}g}") if math.isfinite(number) else None
-
-
 def tails(logits: Tensor) -> Table:
     """Return for each row, −∞ for hidden keys: n, range, largest weight, Λ, half.
 

@@ -18,9 +18,9 @@ from attnlib.probing.measure import Call
 from attnlib.probing.tokens import Places
 from attnlib.rows import collision_probability, softmax
 from attnlib.scores import Normal
+from experiments.lab.results import short
 from experiments.real_heads import inputs, rows
 from experiments.real_heads.inputs import MODELS
-from experiments.real_heads.rows import short
 from experiments.records import Fields, Work
 
 SENTENCE = "A red fox ran down to the river to drink, and the old river took the fox away."

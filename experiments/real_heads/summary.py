@@ -16,8 +16,8 @@ from attnlib import retrieval
 from attnlib._checking import FloatArray
 from attnlib.retrieval import Fixed
 from attnlib.scores import Normal
+from experiments.lab.results import short
 from experiments.real_heads.parts import SHORT
-from experiments.real_heads.rows import short
 from experiments.records import Entry, Fields
 
 RESAMPLED = 400

@@ -14,6 +14,8 @@ from attnlib.auditing import CODES
 from experiments.known_bugs import BUGS, __main__, audits, unseen
 from experiments.known_bugs.bugs import LABELS
 from experiments.lab import fields
+from experiments.lab.model import Transformer
+from experiments.probe_training import CONFIG
 from experiments.records import load
 
 NAMES = {bug.name: bug for bug in BUGS}
@@ -166,3 +168,13 @@ def test_a_report_that_was_missed_is_found_as_recorded_and_the_right_version_pas
     assert {**answer, "said": None} == {**recorded, "said": None}
     assert answer["found"]
     assert not answer["alarms"]
+
+
+def test_a_fault_in_the_attention_of_a_model_costs_something():
+    untrained = object.__new__(audits.Trained)
+    untrained.model = Transformer(CONFIG, 0)
+    untrained.inputs, untrained.targets = torch.randint(256, (2, 3, CONFIG.sequence))
+    untrained.right = untrained.losses()
+    found = untrained.fault_cost(NAMES["keras-23038"])  # it sees keys of the future
+    assert found["met"] == "as it is"
+    assert found["cost"] != 0.0

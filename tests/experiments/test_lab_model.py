@@ -3,14 +3,16 @@
 import math
 from dataclasses import replace
 from functools import cache
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from attnlib import annealed, exact, typical
 from attnlib.scores import Cosine, DotProduct
-from experiments.lab.model import Config, Transformer
+from experiments.lab.model import Config, Transformer, written_out
 
 SMALL = Config(width=16, head_size=8, depth=2, sequence=12)
 VARIANTS = {
@@ -183,3 +185,12 @@ def test_a_model_is_what_numpy_computes_position_by_position(name):
 def test_a_wrong_field_is_named_with_what_is_allowed(fields, message):
     with pytest.raises((ValueError, TypeError), match=message):
         replace(SMALL, **fields)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_written_out_stands_in_for_the_kernel(causal):
+    model = Transformer(Config(width=16, depth=1, head_size=8, sequence=6, causal=causal), 0)
+    tokens = torch.arange(6)[None]
+    fused = model(tokens)
+    with mock.patch.object(functional, "scaled_dot_product_attention", written_out):
+        torch.testing.assert_close(model(tokens), fused)

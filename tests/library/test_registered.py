@@ -8,7 +8,7 @@ import torch
 import transformers
 from torch import nn
 
-from attnlib.attention import register
+from attnlib.attention import register, rescale
 from attnlib.policies import own
 from experiments.compatibility import FACTOR, LENGTH, by_hand, given, mask, tiny, tokens
 
@@ -46,6 +46,16 @@ def test_a_factor_multiplies_the_models_own_scale(family):
         )
         torch.testing.assert_close(model(**inputs)[0], output)
     assert not torch.allclose(own, expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("law", ["ssmax", "adacos"])
+def test_a_factor_does_what_it_does_under_rescale(law):
+    model, inputs = tiny("Llama", "sdpa"), given("Llama", padded=True)
+    with torch.no_grad():
+        with rescale(factor=law, train_length=LENGTH):
+            expected = model(**inputs)[0]
+        model.set_attn_implementation(register(factor=law, train_length=LENGTH))
+        torch.testing.assert_close(model(**inputs)[0], expected)
 
 
 def test_what_it_does_not_take():
