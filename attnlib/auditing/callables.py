@@ -123,7 +123,7 @@ class CallableAudit(ScaleAudit):
     def check_anomalies(self) -> None:
         """Report an answer to any question that was not finite, or whose weights were lost."""
         anomalies = {} if self.is_float16 else self.subject.anomalies  # which large logits exceed
-        if self.measured_sink is not None or self.expected.pattern is not None:
+        if self.sink is not None or self.expected.pattern is not None:
             anomalies = {name: anomalies[name] for name in anomalies if name == "NaN"}
         if anomalies and not self.report.findings:
             anomaly, question = next(iter(anomalies.items()))
@@ -132,15 +132,15 @@ class CallableAudit(ScaleAudit):
     def check_softmax(self) -> None:
         """Report why answers are not those of a softmax, which ends the audit.
 
-        Sets `distance_bias`, `random_answer` and `chosen_range`, the least and most keys that a
+        Sets `bias`, `random_answer` and `chosen_range`, the least and most keys that a
         query chooses by content.
         """
         subject, n, eps = self.subject, min(SHORT, self.d), self.subject.eps
         q, k = equal_keys(subject, n, n)
         equal = subject.weights(q, k, torch.arange(n))
-        self.distance_bias = None if self.expected.rotates else causes.distance_bias(equal, eps)
-        if self.distance_bias is not None:
-            subject.bias_slopes = self.distance_bias.slopes
+        self.bias = None if self.expected.rotates else causes.distance_bias(equal, eps)
+        if self.bias is not None:
+            subject.bias_slopes = self.bias.slopes
         if not np.isfinite(equal).all():
             row = int(np.flatnonzero(~np.isfinite(equal).all(axis=(0, -1)))[0])
             self.end("hidden", "numbers", "NaN", f"row {row} of equal keys")
@@ -204,7 +204,7 @@ class CallableAudit(ScaleAudit):
 
     def check_bias(self) -> None:
         """Compare a bias by distance with the intended one."""
-        target, measured = self.expected.slopes, self.distance_bias
+        target, measured = self.expected.slopes, self.bias
         heads = self.subject.size.heads
         slopes, straight, error = measured or (np.zeros(heads), True, 0.0)
         text = ", ".join(f"{slope:.4g}" for slope in slopes)
@@ -240,7 +240,7 @@ class CallableAudit(ScaleAudit):
         if self.expected.pattern is not None:
             self.report.facts["sees"] = "keys as declared"
             if not self.compare_keys("hidden", visible, self.expected.pattern(n), f"n = {n}"):
-                self.report.facts["sees"] = _describe_pattern(visible)
+                self.report.facts["sees"] = _pattern_text(visible)
             return False
         if visible.all():
             self.report.facts["sees"] = "all keys"
@@ -262,7 +262,7 @@ class CallableAudit(ScaleAudit):
                 if any(inverted):
                     raise EndedError
                 return True
-        self.report.facts["sees"] = pattern = _describe_pattern(visible)
+        self.report.facts["sees"] = pattern = _pattern_text(visible)
         if self.strict and self.expected.causal is None and "its" in pattern:
             wanted = "all keys, or those up to its own"
             self.report.add("hidden", wanted, pattern, "equal keys: pattern declares them")
@@ -293,10 +293,9 @@ class CallableAudit(ScaleAudit):
         """Report another scale at other sizes of heads or of values."""
         if not self.subject.normalises:
             self.check_head_sizes()
-        value_size = self.d // 2
-        taken = self.check_variant(
-            "scale", self.subject.resized(values=value_size), f"values of size {value_size}"
-        )
+        size = self.d // 2
+        resized = self.subject.resized(values=size)
+        taken = self.check_variant("scale", resized, f"values of size {size}")
         self.report.facts["values of another size"] = "taken" if taken else "not taken"
 
     def check_head_sizes(self) -> None:
@@ -325,9 +324,8 @@ class CallableAudit(ScaleAudit):
         for size, measured in by_size.items():
             as_wanted = agree(wanted(size), measured.low, measured.high)
             margin = (TOLERANCE + 4.0 * self.subject.stored_error) * reference.value
-            as_reference = (
-                measured.low <= reference.high + margin and reference.low - margin <= measured.high
-            )
+            low, high = measured.low - margin, measured.high + margin
+            as_reference = low <= reference.high and reference.low <= high
             larger_sizes = range(size + 8 - size % 8, 4 * size, 8)
             fits = [d for d in larger_sizes if agree(wanted(d), measured.low, measured.high)]
             if fits and not as_wanted and not (as_reference and len(by_size) > 1):
@@ -347,7 +345,7 @@ class CallableAudit(ScaleAudit):
             shape, bound = answer
             measured, why, as_meant = f"a clamp at {shown(bound)}", CLAMPED, False
             if shape == "soft cap":
-                self.report.facts["precision"], self.measured_cap = "unknown", bound.value
+                self.report.facts["precision"], self.cap = "unknown", bound.value
                 measured, why = shown(bound), "logits bend"
                 finite = target is not None and target < math.inf
                 as_meant = finite and bool(agree(target, bound.low, bound.high))
@@ -361,17 +359,15 @@ class CallableAudit(ScaleAudit):
     def check_sink(self) -> None:
         """Measure a sink and a factor on the output, and compare them with the intended ones."""
         subject, target = self.subject, self.expected.sink
-        block = None if target else questions.padding_block(subject, self.unit, self.measured_cap)
+        block = None if target else questions.padding_block(subject, self.unit, self.cap)
         if block is not None:
             actual = f"zeros counted to the end of blocks of {block}"
             self.report.add("padding", "keys that are there", actual, "equal rows of 9 to 17 keys")
             return
         n, counts = self.short, np.full(subject.size.heads, float(len(self.seen_keys)))
-        if self.distance_bias is not None and self.distance_bias.straight:
-            counts = np.exp(-self.distance_bias.slopes[:, None] * np.arange(n)).sum(axis=-1)
-        factor, sink, error = questions.measure_sink(
-            subject, n, self.unit, self.measured_cap, counts
-        )
+        if self.bias is not None and self.bias.straight:
+            counts = np.exp(-self.bias.slopes[:, None] * np.arange(n)).sum(axis=-1)
+        factor, sink, error = questions.measure_sink(subject, n, self.unit, self.cap, counts)
         if not math.isfinite(factor.value):
             self.report.facts["sink"] = "unknown: weights are not finite"
             if not self.report.findings:
@@ -380,7 +376,7 @@ class CallableAudit(ScaleAudit):
         actual = "none"
         if sink is not None:
             actual = f"a logit of {shown(interval_over_heads(sink, error))}"
-            self.measured_sink = sink
+            self.sink = sink
             if np.ptp(sink) > 2.0 * error.max() + TOLERANCE:
                 actual = f"logits of {', '.join(f'{entry:.4g}' for entry in sink.round(5))}"
         self.report.facts["sink"] = actual
@@ -397,12 +393,7 @@ class CallableAudit(ScaleAudit):
                 text = ", ".join(f"{entry:g}" for entry in target)
                 self.report.add("sink", f"a logit of {text}", actual, "equal rows")
         reported = any(entry.code == "softmax" for entry in self.report.findings)
-        if (
-            sink is None
-            and self.distance_bias is None
-            and self.measured_cap == math.inf
-            and not reported
-        ):
+        if sink is None and self.bias is None and self.cap == math.inf and not reported:
             for why, total in questions.sums_by_fault(
                 subject, self.length, self.unit, factor.value, wide=self.full_precision
             ).items():
@@ -425,14 +416,14 @@ class CallableAudit(ScaleAudit):
 
     def check_long_sink(self) -> None:
         """Report a sink that counts more than once among many keys, as in each part of them."""
-        if self.measured_sink is None or self.distance_bias is not None or self.expected.rotates:
+        if self.sink is None or self.bias is not None or self.expected.rotates:
             return
         n, count = self.length, float(min(sum(self.span), self.length))
         unit = float(np.median(measure_scale(self.subject, n).value))
         counts = np.full(self.subject.size.heads, count)
-        _, sink, error = questions.measure_sink(self.subject, n, unit, self.measured_cap, counts)
-        ratio = 0.0 if sink is None else np.exp(np.median(sink - self.measured_sink))
-        invisible = math.exp(float(self.measured_sink.min())) / count < 64.0 * self.subject.eps
+        _, sink, error = questions.measure_sink(self.subject, n, unit, self.cap, counts)
+        ratio = 0.0 if sink is None else np.exp(np.median(sink - self.sink))
+        invisible = math.exp(float(self.sink.min())) / count < 64.0 * self.subject.eps
         if sink is None and invisible:  # it would not show
             return
         if np.max(error) < 0.2 and not 0.7 < ratio < 1.5:
@@ -445,13 +436,13 @@ class CallableAudit(ScaleAudit):
         if target.pattern is not None:
             self.check_whole_pattern(target.pattern)
             return
-        if self.distance_bias is not None:  # a bias leaves far keys no weight
-            steepest = float(np.abs(self.distance_bias.slopes).max())
+        if self.bias is not None:  # a bias leaves far keys no weight
+            steepest = float(np.abs(self.bias.slopes).max())
             n = min(n, max(self.short, int(60.0 / max(steepest, 1e-9))))
-        span_of = partial(visible_span, subject, n, even=self.distance_bias is None)
+        span_of = partial(visible_span, subject, n, even=self.bias is None)
         span, span_before = (span_of(n - back, n) for back in (1, 2))
         self.span = span
-        actual = _describe_span(span, n)
+        actual = _span_text(span, n)
         if span.window not in (n, span_before.window):
             first = n - span.window  # of the last chunk
             chunk = span_of(first - 1, n).window
@@ -463,15 +454,15 @@ class CallableAudit(ScaleAudit):
             fact = "none" if n == self.length else weightless
         self.report.facts["window"] = fact
         if target.window is not None:
-            wanted = _describe_span(Span(target.first_keys, int(min(target.window, n))), n)
+            wanted = _span_text(Span(target.first_keys, int(min(target.window, n))), n)
             wanted = f"chunks of {target.chunk} keys" if (target.chunk or n) < n else wanted
             if actual != wanted:
                 self.report.add("window", wanted, actual, f"n = {n}")
-        far_length = 0
+        far = 0  # keys of one query with which a longer window is asked
         if n <= (target.window or 0.0) < math.inf:
             unasked = f"the window of {target.window:g}, at most {n} keys were asked"
             self.report.facts["not asked"] = unasked
-            far_length = int(target.window or 0.0) + LONGER if self.distance_bias is None else 0
+            far = int(target.window or 0.0) + LONGER if self.bias is None else 0
         hidden_last = first_key(subject, n - 1, n - 2, n - 1, from_end=True)
         if hidden_last:  # a kernel may drop what is beyond whole blocks
             self.report.add("window", "its own key", f"not the last {hidden_last}", f"n = {n - 1}")
@@ -479,20 +470,14 @@ class CallableAudit(ScaleAudit):
             alone = span_of(n - 1, 1)
             later = first_key(subject, n, 0, 1, from_end=True)
             if n > self.short and alone != span and later == 0:  # else aligned to the first key
-                self.report.add(
-                    "cache",
-                    _describe_span(span, n),
-                    _describe_span(alone, n),
-                    f"one query of {n} keys",
-                )
-            elif n < far_length <= LONGEST and later == 0:
-                actual = _describe_span(
-                    visible_span(subject, far_length, far_length - 1, 1, even=True), far_length
-                )
+                actual = _span_text(alone, n)
+                self.report.add("cache", _span_text(span, n), actual, f"one query of {n} keys")
+            elif n < far <= LONGEST and later == 0:
+                actual = _span_text(visible_span(subject, far, far - 1, 1, even=True), far)
                 self.report.facts.pop("not asked")
-                wanted = _describe_span(Span(target.first_keys, far_length - LONGER), far_length)
+                wanted = _span_text(Span(target.first_keys, far - LONGER), far)
                 if actual != wanted:
-                    self.report.add("window", wanted, actual, f"one query of {far_length} keys")
+                    self.report.add("window", wanted, actual, f"one query of {far} keys")
         sees_all = target.causal is False and min(target.window or n, target.chunk or n) >= n
         if target.ahead is not None or sees_all:
             seen = n - 1 - first_key(subject, n, 0, n, from_end=True)
@@ -570,11 +555,9 @@ class CallableAudit(ScaleAudit):
         if true_means == "seen" and isinstance(self.expected.scale, Policy):
             self.check_padding(self.expected.scale, answer.true_dtype)
         hides_none = torch.full((1, 1, self.short, self.short), true_means != "hidden")
-        branches = (
-            {"True and False": hides_none.to(answer.true_dtype)}
-            if true_means in ("seen", "hidden")
-            else {}
-        )
+        branches = {}
+        if true_means in ("seen", "hidden"):
+            branches["True and False"] = hides_none.to(answer.true_dtype)
         if adds_as_is and true_means != "nothing":
             branches["numbers"] = torch.zeros_like(hides_none, dtype=self.subject.mask_dtype)
         for kind, mask in branches.items():
@@ -701,9 +684,8 @@ class CallableAudit(ScaleAudit):
             if difference > 0.05 + 16.0 * self.subject.eps + 4.0 * self.subject.stored_error:
                 text = f"{difference:.1g} of its spread apart, n = {n}"
                 cause = causes.Cause("cache", "the output of many queries", text)
-                self.report.add(
-                    *(self.cause_in_parts(alone.subject) or cause), where="one query of a cache"
-                )
+                cause = self.cause_in_parts(alone.subject) or cause
+                self.report.add(*cause, where="one query of a cache")
 
     def check_gradients(self) -> None:
         """Compare gradients of the backward pass with differences of the forward pass."""
@@ -723,15 +705,15 @@ class CallableAudit(ScaleAudit):
         if self.report.facts.get("values of another size") == "taken":
             wide = self.subject.resized(values=2 * self.d)
             cases.append((wide, f", values of size {2 * self.d}", 0.0))
-        if self.measured_cap < math.inf and self.subject.eps < 1e-5:  # else it is rounded
-            half_cap = self.measured_cap / (2.0 * unit * math.sqrt(self.d))
+        if self.cap < math.inf and self.subject.eps < 1e-5:  # else it is rounded
+            half_cap = self.cap / (2.0 * unit * math.sqrt(self.d))
             cases.append((self.subject, ", logits of half the cap", half_cap))
         for subject, case, shift in cases:
             with suppress(ValueError):  # it may have none of this size
                 of_case = gradients(subject, self.short, unit, shift)
                 derivatives += [entry._replace(of=f"{entry.of}{case}") for entry in of_case]
         scale = float(self.reference.value[0, 0])
-        bend_error = 0.1 / self.measured_cap**2  # by which differences are off
+        bend_error = 0.1 / self.cap**2  # by which differences are off
         wrong = [
             derivative
             for derivative in derivatives
@@ -757,7 +739,7 @@ class CallableAudit(ScaleAudit):
         self.report.add("backward", f"{wanted}, as forward", text, evidence)
 
 
-def _describe_pattern(visible: np.ndarray) -> str:
+def _pattern_text(visible: np.ndarray) -> str:
     """Return in words which keys the queries see, from booleans (queries, keys)."""
     n, counts = len(visible), visible.sum(axis=-1)
     row, key = np.arange(n)[:, None], np.arange(n)
@@ -773,7 +755,7 @@ def _describe_pattern(visible: np.ndarray) -> str:
     return f"{counts.min()} to {counts.max()} of {n} keys"
 
 
-def _describe_span(span: Span, n: int) -> str:
+def _span_text(span: Span, n: int) -> str:
     """Return in words the keys out of n that a query sees."""
     if sum(span) >= n:
         return "all keys"

@@ -177,9 +177,9 @@ def _one_thread() -> Iterator[None]:
 
 @_one_thread()
 def audit_model(model: nn.Module, run: Callable[[], Any], expected: Target, length: int) -> Report:
-    """Audit each distinct call of a model of transformers that `run` runs; compare implementations.
+    """Audit each distinct call of attention that a model of transformers makes in `run`.
 
-    The latter without a finding or an intended policy, since outputs differ by them.
+    Without a finding or an intended policy, by which outputs differ, compare implementations too.
     """
     report = Report(facts=dict(OF_MODELS))
     observed = observed_calls(model, run)
@@ -309,9 +309,8 @@ def _compare_kernels(report: Report, model: Any, run: Callable[[], Any], roundin
     deviation = float(outputs[first].double().std())
     eps = torch.finfo(outputs[first].dtype).eps
     for name in others:
-        difference = (
-            float((outputs[first].double() - outputs[name].double()).abs().max()) / deviation
-        )
+        change = outputs[first].double() - outputs[name].double()
+        difference = float(change.abs().max()) / deviation
         report.facts[f"{name} beside {first}"] = f"{difference:.1g} of the output's spread apart"
         if not difference < 1e4 * eps:
             errors = (0.0, max(eps, rounding))
@@ -320,6 +319,5 @@ def _compare_kernels(report: Report, model: Any, run: Callable[[], Any], roundin
             report.facts["unstable"] = f"rounding alone moves the output by {moved:.1g}"
             if difference < 100.0 * moved:
                 continue
-            report.add(
-                "kernels", "the same output", f"{difference:.1g} apart", f"{first} and {name}"
-            )
+            text = f"{difference:.1g} apart"
+            report.add("kernels", "the same output", text, f"{first} and {name}")

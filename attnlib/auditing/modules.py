@@ -115,12 +115,9 @@ class _ScaleWatch(ModuleTracker):
         if len(tensors) < 2 or result.dim() < 3 or not result.is_floating_point():
             return result
         q, k = queries_and_keys(name, args, tensors) or tensors[-2:]
-        is_attention = [
-            bool(LOOKS_LIKE_ATTENTION.search(type(module).__name__)) for module in self.running
-        ]
-        self.gradient_depth = (
-            is_attention.index(True) + 1 if any(is_attention) else len(self.running)
-        )
+        names = [type(module).__name__ for module in self.running]
+        depths = (i for i, name in enumerate(names, 1) if LOOKS_LIKE_ATTENTION.search(name))
+        self.gradient_depth = next(depths, len(names))
         torch.set_grad_enabled(True)
         added = torch.zeros_like(result, requires_grad=True)
         product = Product(q.detach(), k.detach(), added, kwargs.get("alpha", 1.0))
@@ -244,9 +241,8 @@ def audit_module(model: nn.Module, run: Callable[[], Any], expected: Target) -> 
         law = call.doubt or "as it is called"
         scale = Scale("dot product", keys, keys - 1.0, value, *ends, law)
         report.parts[name] = Report(scale)
-        target, source = target_of_call(
-            report, name, call.module, call.d, call.preparation, expected
-        )
+        module, preparation = call.module, call.preparation
+        target, source = target_of_call(report, name, module, call.d, preparation, expected)
         cap = meant_cap(call.module)
         if cap is not None and not call.capped:
             report.add("cap", f"a soft cap of {cap:g}", "none", "the configuration", where=name)

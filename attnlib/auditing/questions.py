@@ -75,11 +75,10 @@ def measure_scale(
     key_numbers = torch.tensor(rows if special is None else special)
 
     def odds_and_products(x: float) -> tuple[FloatArray, FloatArray]:
-        q, k, product = keys_of_product(
-            subject, queries, length, key_numbers, x, even=True, **contents
-        )
+        q, k, product = keys_of_product(subject, queries, length, key_numbers, x, **contents)
         return log_odds(subject, q, k, row_numbers, key_numbers), product
 
+    contents["even"] = True
     eps = subject.eps
     at_zero, _ = odds_and_products(0.0)
     # A difference of logits that is not lost in rounding, which takes a larger one in coarse types,
@@ -89,10 +88,8 @@ def measure_scale(
     x = _component_moving(lambda x: odds_and_products(x)[0] - at_zero, goal, largest_x)
     estimates, products = [], []
     for end in (x, -x):
-        (odds, product), (half_odds, half_product) = (
-            odds_and_products(end),
-            odds_and_products(end / 2.0),
-        )
+        odds, product = odds_and_products(end)
+        half_odds, half_product = odds_and_products(end / 2.0)
         ratio, half_ratio = (odds - at_zero) / product, (half_odds - at_zero) / half_product
         estimates.append((4.0 * half_ratio - ratio) / 3.0)  # a soft cap bends by x³
         products.append(np.abs(half_product))

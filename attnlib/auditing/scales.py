@@ -84,8 +84,10 @@ class ScaleAudit:
         """Whether no type of fewer digits than float32 is declared."""
         self.is_float16 = subject.eps == torch.finfo(torch.float16).eps
         """Whether float16 is declared."""
-        self.measured_cap = math.inf
-        self.measured_sink: FloatArray | None = None
+        self.cap = math.inf
+        """The bound of the soft cap that was measured."""
+        self.sink: FloatArray | None = None
+        """The logits of the sinks that were measured, by head."""
         self.hiding_first: dict[str, Any] = {}
         """The argument that hides the first key, if there is one."""
         self.one_sided = False
@@ -108,16 +110,14 @@ class ScaleAudit:
         if bits is None:
             return
         declared = None if subject.stored == subject.dtype else subject.stored
-        needed_bits = KEY_DIGITS.get(declared or subject.dtype, 3)
+        needed = KEY_DIGITS.get(declared or subject.dtype, 3)
         self.report.facts["rounding"] = f"{bits:.0f} binary digits of keys and weights"
         self.report.rounding = error = 2.0 ** (1.0 - bits)
-        if bits < needed_bits - 0.25 and error > 8.0 * subject.eps:
+        if bits < needed - 0.25 and error > 8.0 * subject.eps:
             name = next((name for limit, name in TYPE_BY_DIGITS.items() if bits > limit), "int8")
             text = f"about {bits:.0f}, as of {name}: kv_dtype declares it"
             text = text if declared is None else f"about {bits:.1f}"
-            wanted = (
-                f"keys of {needed_bits} binary digits" if declared else "keys of all their digits"
-            )
+            wanted = f"keys of {needed} binary digits" if declared else "keys of all their digits"
             if self.strict:
                 self.report.add("precision", wanted, text, "keys of one length")
             if declared is None and bits < 6.0:
