@@ -29,14 +29,15 @@ import numpy as np
 import torch
 
 from attnlib.probing import Monitor
-from experiments.judging import Part, between
-from experiments.lab import data
-from experiments.lab.data import Text
+from experiments.judges.judging import Part, between
+from experiments.lab import texts
+from experiments.lab.batches import training_batches
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
 from experiments.lab.results import plain
+from experiments.lab.texts import Text
 from experiments.lab.train import batch_loss
-from experiments.records import Fields, Record, Work, load, recorded
+from experiments.records import Fields, Record, Work, compute_missing, load
 
 SEEDS = (10, 11, 12)
 STEPS, BATCH, EVERY = 600, 8, 20
@@ -74,18 +75,18 @@ TURNS = "lowest_at"
 def main() -> None:
     """Compute what the record does not hold yet, and say which predictions held."""
     torch.set_num_threads(1)
-    corpus = data.split(data.load(data.SHAKESPEARE)).training
+    corpus = texts.split(texts.load(texts.SHAKESPEARE)).training
     settings = {
         **{"steps": STEPS, "batch": BATCH, "every": EVERY, "seeds": SEEDS},
         **{"first_rate": FIRST_RATE, "doubling": DOUBLING, "mean_of": MEAN_OF, "rise": RISE},
         "groups": {group.name: [group.highest_rate, asdict(group.config)] for group in GROUPS},
     }
-    recorded("alarms", work(corpus), settings, "torch")
-    for part in parts():
+    compute_missing("alarms", entries_to_compute(corpus), settings, "torch")
+    for part in judge_alarms():
         print(f"{part.verdict}: {part.what}: {part.expected} predicted: {part.mean:g}")
 
 
-def work(corpus: Text) -> Work:
+def entries_to_compute(corpus: Text) -> Work:
     """Yield what each entry is of, and what computes it."""
     for group in GROUPS:
         for seed in SEEDS:
@@ -101,7 +102,7 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
     model = Transformer(group.config, seed)
     descent = Descent(learning_rate=FIRST_RATE, steps=STEPS, batch=BATCH, seed=seed)
     size = {"sequence": group.config.sequence, "batch": BATCH, "steps": STEPS}
-    batches = data.batches(corpus, **size, seed=seed)
+    batches = training_batches(corpus, **size, seed=seed)
     losses: list[float] = []
     diverged_at = None
     lowest = math.inf, 0
@@ -148,7 +149,7 @@ def leads(record: Record, group: str, until: str = "diverged_at") -> list[int]:
     ]
 
 
-def parts() -> Iterator[Part]:
+def judge_alarms() -> Iterator[Part]:
     """Yield what came of the predictions."""
     record = load("alarms")
     diverged = [entry for entry in record.entries if entry.result["diverged_at"] is not None]

@@ -54,7 +54,7 @@ PASSAGE = 64
 """Tokens of each half of a pair."""
 
 
-def pieces() -> Work:
+def entries_to_compute() -> Work:
     """Yield where each piece is, and what computes it; short texts first."""
     for model, text in product((*MASKED, "MiniLM"), range(TEXTS)):
         at: Fields = {"what": "gradient", "model": model, "text": text}
@@ -73,7 +73,10 @@ def pieces() -> Work:
             at = {"what": "needles", "kind": kind, "length": length, "text": text}
             yield at, partial(needle, kind, length, text)
         for what in (word for word, n in FIT_LENGTHS.items() if n == length):
-            yield {"what": f"fit {what}", "length": length}, partial(fitted, what, length)
+            yield (
+                {"what": f"fit {what}", "length": length},
+                partial(fit_even_texts, what, length),
+            )
 
 
 def tokens(length: int, text: int) -> torch.Tensor:
@@ -100,12 +103,12 @@ def gradient(of: int | str, text: int) -> Fields:
 
 def shifted(of: int | str, text: int, shift: float) -> Fields:
     """Return the loss and its slope with all logits times e^shift."""
-    passes = run(of, text, common(shift))
+    passes = run(of, text, constant_factor(shift))
     slope = sum(float(part.gradient.sum()) for part in passes.parts)
     return {"loss": passes.loss, "slope": slope}
 
 
-def common(shift: float) -> LogFactor:
+def constant_factor(shift: float) -> LogFactor:
     """Return the factor e^shift, the same for all heads and lengths."""
 
     def log_factor(place: Place, keys: FloatArray) -> FloatArray:
@@ -158,7 +161,7 @@ def needle(kind: str, length: int, text: int) -> Fields:
     return {name: short(getattr(rows, name)[0]) for name in names}
 
 
-def fitted(what: str, length: int) -> Fields:
+def fit_even_texts(what: str, length: int) -> Fields:
     """Return a fit to the texts with even numbers, judged on the others."""
     texts = [tokens(length, text) for text in range(TEXTS)]
     options: Fields = {"per": "head"} if what == "head" else {"law": "log"}
@@ -176,4 +179,4 @@ def add_missing(path: Path, work: Work, **made: Fields) -> None:
 
 
 if __name__ == "__main__":
-    add_missing(OUT, pieces())
+    add_missing(OUT, entries_to_compute())

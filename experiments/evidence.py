@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments import (
+from experiments.judges import (
     calibrated,
     decoder_scale,
-    designed,
+    gains,
     kinds_of_text,
     length,
     no_scale,
+    output_factor,
     trained,
 )
-from experiments.judging import Values
+from experiments.judges.judging import Values
 from experiments.kinds import LONG
 from experiments.lab import comparison
 from experiments.lab.comparison import interval, signed
@@ -72,16 +73,16 @@ def _policy(name: str) -> Values:
 
 
 def _gain(kind: str) -> Values:
-    return designed.of_gain(kind, 2.25, 2000) - designed.of_gain(kind, 1.0, 2000)
+    return gains.norm_loss(kind, 2.25, 2000) - gains.norm_loss(kind, 1.0, 2000)
 
 
 def _far(variant: str, name: str = "none") -> Values:
     """Return what recall models lose at 16 n₀, or would lose under a rule."""
-    return trained.Recall(runs("trained_law"))(variant, length.FAR, name)
+    return trained.RecallRuns(runs("trained_law"))(variant, length.FAR, name)
 
 
 def _single(strength: int) -> str:
-    heads = length.Heads(runs("length_head"))
+    heads = length.MeasuredRuns(runs("length_head"))
     best = heads("best", f"noise_{strength}", length.LONG, length.START)
     return ", ".join(f"{t:.2f}" for t in sorted(best)) + " (the seeds)"
 
@@ -103,17 +104,17 @@ def _audit() -> str:
 ESTIMATES: dict[str, Callable[[], ArrayLike | str]] = {
     "undivided": lambda: no_scale.rise("one", 64),
     "undivided-unseen": lambda: no_scale.rise("one", 64, "validation_loss"),
-    "undivided-usual": lambda: no_scale.as_people_train(64),
-    "inverse-d": no_scale.over_unseen,
+    "undivided-usual": lambda: no_scale.people_rise(64),
+    "inverse-d": no_scale.inverse_d_rise,
     "largest-gradient": lambda: _policy("annealed"),
     "norm": lambda: _policy("normalised"),
     "gain-learned": lambda: _gain("learned"),
     "gain-fixed": lambda: _gain("fixed"),
-    "output-short": lambda: designed.factor_harm("factor_short", "constant"),
-    "output-constant": lambda: designed.factor_harm("factor_long", "constant"),
-    "output-usual": lambda: designed.factor_harm("factor_long", "people"),
+    "output-short": lambda: output_factor.factor_harm("factor_short", "constant"),
+    "output-constant": lambda: output_factor.factor_harm("factor_long", "constant"),
+    "output-usual": lambda: output_factor.factor_harm("factor_long", "people"),
     "late-recall": lambda: _far("growing_none", "ssmax") - _far("growing_log"),
-    "trained-text": lambda: designed.trained_in("root_log"),
+    "trained-text": lambda: trained.trained_less_applied("root_log"),
     "applied-once": lambda: _far("fixed_none", "ssmax") - _far("fixed_none"),
     "applied-noise": lambda: _far("noise_none", "ssmax") - _far("noise_none"),
     "single-heads": lambda: _single(50),
@@ -138,8 +139,8 @@ def _plain(values: ArrayLike, digits: int = 2) -> str:
 
 
 def _earlier_text() -> str:
-    texts = trained.texts()
-    late = texts("quarter_none", 16, trained.UNDER_ROOT_LOG)
+    texts = trained.text_runs()
+    late = texts("quarter_none", 16, "root_log")
     return signed(texts("quarter_root_log", 16) - late)
 
 
@@ -166,8 +167,10 @@ def _unseen() -> dict[str, str]:
 
 
 NUMBERS: dict[str, Callable[[], dict[str, str]]] = {
-    "undivided-usual": lambda: {"wide": signed(designed.undivided_harm())},
-    "output-usual": lambda: {"short": signed(designed.factor_harm("factor_short", "people"), 3)},
+    "undivided-usual": lambda: {"wide": signed(no_scale.undivided_low_rise())},
+    "output-usual": lambda: {
+        "short": signed(output_factor.factor_harm("factor_short", "people"), 3)
+    },
     "trained-text": lambda: {"earlier": _earlier_text()},
     "learning-direction": lambda: {
         "smaller": _plain(decoder_scale.by_direction("sizes_adam", "start_256th")),

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from attnlib.calibration.gradient import by_head
 from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
-from experiments.calibrate import PASSAGE, add_missing, common, contrastive
+from experiments.calibrate import PASSAGE, add_missing, constant_factor, contrastive
 from experiments.real_heads import inputs, kinds
 from experiments.real_heads.rows import short
 from experiments.records import RECORDED, Fields, Work
@@ -51,7 +51,7 @@ CHUNK = 512
 """Tokens whose logits over the vocabulary there are at a time."""
 
 
-def pieces() -> Work:
+def entries_to_compute() -> Work:
     """Yield where each window is, and what measures it.
 
     A record that is cut short has as many of each kind.
@@ -120,7 +120,7 @@ def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float,
     here = loss_and_gradients(module, text, loss)
     layers = list(dict.fromkeys(part.place.layer for part in here.parts))
     moved = {
-        shift: loss_and_gradients(module, text, loss, common(shift), gradient=False)
+        shift: loss_and_gradients(module, text, loss, constant_factor(shift), gradient=False)
         for shift in shifts
     }
     return {
@@ -188,4 +188,4 @@ def properties(ids: list[int]) -> Fields:
 
 if __name__ == "__main__":
     made = provenance.made("numpy", "torch", "transformers", threads=1)
-    add_missing(OUT, pieces(), made=made)
+    add_missing(OUT, entries_to_compute(), made=made)

@@ -3,9 +3,9 @@
     python -m experiments.one_head
 
 takes a few minutes of one core, and goes on where it was stopped. What was predicted is in
-predictions/one_head.md, and `experiments.scale_learned` judges it.
+predictions/one_head.md, and `experiments.judges.scale_learned` judges it.
 
-The head is `lab.recall.Head`, two matrices of w × w, and its task `nearest`: among 64 random
+The head is `lab.train_task.Head`, two matrices of w × w, and its task `nearest`: among 64 random
 directions the one whose noisy copy the query is. Its matrices begin at a factor times their usual
 size; where they are *aligned*, both are the same multiple of the identity.
 """
@@ -21,9 +21,9 @@ from torch import Tensor
 from experiments.lab.descent import descend
 from experiments.lab.head_measures import measured
 from experiments.lab.model import Config
-from experiments.lab.recall import Head, batch_loss, batches
 from experiments.lab.tasks import Task
-from experiments.records import Work, recorded
+from experiments.lab.train_task import Head, batch_loss, draw_batches
+from experiments.records import Work, compute_missing
 
 KEYS = 64
 WIDTH, STRENGTH = 32, 0.5
@@ -49,7 +49,7 @@ LAST = 1000
 """Steps of AdamW over which means are taken."""
 
 
-def work() -> Work:
+def entries_to_compute() -> Work:
     """Yield what each entry is of, and what computes it."""
     starts = [*product(RATES, [False], FACTORS), ("sgd", True, 2.0**-4)]
     for seed, (optimizer, aligned, factor) in product(range(SEEDS), starts):
@@ -81,7 +81,7 @@ batch=SETS, seed=seed,
     records: list[dict[str, float]] = []
     losses: list[float] = []
     gained = 0.0
-    for step, _, loss in descend(head, task, batches(config, task), batch_loss):
+    for step, _, loss in descend(head, task, draw_batches(config, task), batch_loss):
         now = state(head)
         losses.append(loss.item())
         if step in RECORDED:
@@ -136,7 +136,7 @@ def at_rest(decay: float, seed: int) -> dict[str, float]:
         seed, optimizer="sgd", learning_rate=L2_RATE, weight_decay=decay, steps=L2_STEPS,
         batch=L2_SETS,
     )  # fmt: skip
-    first = next(batches(config, task))
+    first = next(draw_batches(config, task))
     batch = [tensor.double() if tensor.is_floating_point() else tensor for tensor in first]
     head = initial_head(config, seed).double()
     rest: dict[str, float] = {}
@@ -162,7 +162,7 @@ def decayed(decay: float, seed: int) -> dict[str, float]:
     )  # fmt: skip
     head = initial_head(config, seed)
     records: list[dict[str, float]] = []
-    for step, _, loss in descend(head, task, batches(config, task), batch_loss):
+    for step, _, loss in descend(head, task, draw_batches(config, task), batch_loss):
         if step >= ADAMW_STEPS - LAST:
             square = float(with_gradient(head.query)[1].square().mean())
             records.append({"loss": loss.item(), **state(head), "gradient": square})
@@ -177,4 +177,4 @@ if __name__ == "__main__":
         "sets": SETS, "recorded": RECORDED, "decayed": [DECAYED_WIDTH, DECAYED_STRENGTH],
         "l2": [L2_STEPS, L2_RATE, L2_SETS], "adamw": [ADAMW_STEPS, ADAMW_RATE, LAST],
     }  # fmt: skip
-    recorded("one_head", work(), settings, "torch")
+    compute_missing("one_head", entries_to_compute(), settings, "torch")

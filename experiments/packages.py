@@ -26,7 +26,8 @@ from torch.nn import functional
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.probing import probe
-from experiments.records import Record, recorded
+from experiments.lab.comparison import SUPERSCRIPTS
+from experiments.records import Record, compute_missing
 
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 PACKAGES: dict[str, str] = TABLE["packages"]
@@ -36,8 +37,6 @@ FACTOR, STEP = 1.5, 0.01
 TOLERANCE = 1e-4
 """How far a number may be from its reference, relative to the largest: some have softmaxes in
 float32, where the difference of losses has fewer digits."""
-
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Case(NamedTuple):
@@ -360,7 +359,7 @@ def main() -> None:
             ({"package": CASES[name][0], "model": name}, partial(answers, name)) for name in CASES
         )
         settings = {"packages": PACKAGES, "factor": FACTOR, "step": STEP}
-        recorded("packages", work, settings, "torch")
+        compute_missing("packages", work, settings, "torch")
 
 
 if __name__ == "__main__":

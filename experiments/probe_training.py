@@ -21,13 +21,14 @@ from attnlib._checking import FloatArray
 from attnlib.probing import probe
 from attnlib.probing.measure import Call, measure
 from attnlib.probing.observer import Observer
-from experiments.lab import data
-from experiments.lab.data import Text
+from experiments.lab import texts
+from experiments.lab.batches import validation_batch
 from experiments.lab.model import Config, Transformer, loss
-from experiments.lab.recall import last_logits
+from experiments.lab.texts import Text
 from experiments.lab.train import Training, train_model
+from experiments.lab.train_task import last_logits
 from experiments.real_heads.rows import random_collision
-from experiments.records import Work, recorded
+from experiments.records import Work, compute_missing
 
 CONFIG = Config(width=128, depth=4, head_size=64, sequence=128)
 TRAINING = Training(learning_rate=2.0**-9, steps=1500, batch=8)
@@ -40,10 +41,10 @@ DISTANCES = 8
 """The weight of so many keys is recorded, from the query itself back."""
 
 
-def work(corpus: Text) -> Work:
+def entries_to_compute(corpus: Text) -> Work:
     """Yield what each entry is of, and what computes it."""
-    validation = data.split(corpus).validation
-    windows = data.validation_batch(validation, sequence=CONFIG.sequence, windows=WINDOWS)
+    validation = texts.split(corpus).validation
+    windows = validation_batch(validation, sequence=CONFIG.sequence, windows=WINDOWS)
     inputs, targets = map(torch.from_numpy, windows)
 
     def after() -> dict[str, Any]:
@@ -120,4 +121,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     sizes = {"config": asdict(CONFIG), "training": asdict(TRAINING)}
     settings = {**sizes, "windows": WINDOWS, "positions": POSITIONS}
-    recorded("probe_training", work(data.load(data.SHAKESPEARE)), settings, "torch")
+    compute_missing(
+        "probe_training", entries_to_compute(texts.load(texts.SHAKESPEARE)), settings, "torch"
+    )

@@ -122,7 +122,9 @@ def resume(path: Path, work: Work, *, command: str, settings: Fields, made: Fiel
     return load(path)
 
 
-def recorded(name: str, work: Work, settings: Fields, *packages: str, threads: int = 1) -> Record:
+def compute_missing(
+    name: str, work: Work, settings: Fields, *packages: str, threads: int = 1
+) -> Record:
     """Compute what experiments/recorded/NAME.json does not hold yet, and return the record.
 
     `experiments.NAME` is the recorder, and `packages` are those that its numbers depend on beside

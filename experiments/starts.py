@@ -25,7 +25,7 @@ from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
 from attnlib.sampling import mean_and_error
 from experiments.compatibility import by_hand
-from experiments.records import Work, recorded
+from experiments.records import Work, compute_missing
 
 TOKENS, ROWS, SEEDS = 256, 64, 8
 FAMILIES: dict[str, Any] = json.loads(
@@ -34,7 +34,7 @@ FAMILIES: dict[str, Any] = json.loads(
 OUTPUTS = ("nn.TransformerEncoderLayer", "T5 small", "GPT-2", "Qwen3 0.6B", "Llama 7B")
 
 
-def work() -> Work:
+def entries_to_compute() -> Work:
     """Yield what each entry is of, and what computes it."""
     for family in FAMILIES:
         for own in (False,) if family.startswith("nn.") else (False, True):
@@ -129,4 +129,4 @@ def variance(s: Tensor) -> float:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     settings = {"tokens": TOKENS, "rows": ROWS, "seeds": SEEDS}
-    recorded("starts", work(), settings, "torch", "transformers")
+    compute_missing("starts", entries_to_compute(), settings, "torch", "transformers")

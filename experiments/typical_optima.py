@@ -11,7 +11,7 @@ from typing import Any
 from attnlib import freezing, typical
 from attnlib.sampling import cores
 from attnlib.scores import Normal
-from experiments.records import Work, recorded
+from experiments.records import Work, compute_missing
 
 LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536)
 SEED = 20
@@ -19,7 +19,7 @@ BUDGET = 2**29
 """Scores drawn for each n."""
 
 
-def work(budget: int) -> Work:
+def entries_to_compute(budget: int) -> Work:
     """Yield what each entry is of, and what computes it."""
     for n in LENGTHS:
         yield {"n": n}, partial(at_length, n, budget)
@@ -34,4 +34,4 @@ def at_length(n: int, budget: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     settings = {"law": "Normal()", "seed": SEED, "budget": BUDGET}
-    recorded("typical_optima", work(BUDGET), settings, threads=cores())
+    compute_missing("typical_optima", entries_to_compute(BUDGET), settings, threads=cores())

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.census import audited, error_line, families, in_process, watched
 from experiments.census.families import Change
 from experiments.census.watched import Row
-from experiments.records import Work, recorded
+from experiments.records import Work, compute_missing
 
 SECONDS = 180
 """Of the processor, for each family."""
@@ -22,7 +22,7 @@ MOVED = 0.05
 Runs = dict[Any, Row]
 
 
-def work() -> Work:
+def entries_to_compute() -> Work:
     """Yield the families, and what measures one."""
     for family in families.names():
         yield {"family": family}, partial(measure_in_process, family)
@@ -190,4 +190,6 @@ if __name__ == "__main__":
     if given.audit:
         audited.record(given.part, given.again)
     else:
-        recorded("census", work(), {"places": families.PLACES}, "torch", "transformers")
+        compute_missing(
+            "census", entries_to_compute(), {"places": families.PLACES}, "torch", "transformers"
+        )

@@ -22,17 +22,18 @@ from torch import nn
 from attnlib import _files
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
-from experiments.lab import data, results, sweep
-from experiments.lab.data import Batch, Text
+from experiments.lab import results, sweep, texts
+from experiments.lab.batches import Batch
 from experiments.lab.descent import descend
 from experiments.lab.model import Transformer, named_law
 from experiments.lab.results import Setting
+from experiments.lab.texts import Text
 from experiments.lab.train import (
     Training,
     batch_loss,
     batches_of,
+    mean_loss,
     own_precision,
-    read,
     train_model,
     windows_of,
 )
@@ -85,8 +86,8 @@ def _tiny(setting: Setting) -> Setting:
             lengths=tuple(n // shorter for n in training.lengths),
             read_bytes=1024,
         ),
-        corpus=data.EMBEDDED,
-        sha256=data.sha256(data.EMBEDDED),
+        corpus=texts.EMBEDDED,
+        sha256=texts.sha256(texts.EMBEDDED),
     )
 
 
@@ -119,7 +120,7 @@ def go(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -
         say(f"{label}: {shown}, {seconds:.0f} s")
 
 
-loaded = cache(data.load)
+loaded = cache(texts.load)
 
 
 def trained(setting: Setting, end: float) -> Table:
@@ -134,7 +135,7 @@ def trained(setting: Setting, end: float) -> Table:
     model, run = train_model(config, training, text, after_step)
     measured: Table = {}
     if run.final_loss is not None:
-        parts = data.split(text)
+        parts = texts.split(text)
         measured["scale_gradients"] = gradients(model, training, parts.validation)
         if training.lengths:
             measured["extended"] = {
@@ -164,7 +165,7 @@ def gradients(model: Transformer, training: Training, text: Text) -> dict[str, A
 def extended(
     model: Transformer,
     training: Training,
-    parts: data.Split,
+    parts: texts.Split,
     rule: str,
     after_step: Callable[[int], object],
 ) -> list[float]:
@@ -190,4 +191,4 @@ def extended(
         for step, *_ in descend(model, more, batches, loss):
             after_step(step + 1)
         with own_precision(model, training):
-            return [read(model, windows) for windows in windows_of(parts.validation, training)]
+            return [mean_loss(model, windows) for windows in windows_of(parts.validation, training)]

@@ -7,6 +7,7 @@ Source 002. Chapters: almost_scaled_training, training_details.
 """
 
 from collections.abc import Iterable, Sequence
+from math import log2
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ if TYPE_CHECKING:  # a sweep loads torch, and to compare what is finished needs 
 
 MEASURES = ("final_loss", "validation_loss")
 """The losses of a run that are compared."""
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Interval(NamedTuple):
@@ -156,3 +160,12 @@ def signed(differences: ArrayLike, digits: int = 2) -> str:
     """
     mean, half_width = interval(differences)
     return f"{mean:+.{digits}f} ± {half_width:.{digits}f}"
+
+
+def power_of_two(x: float) -> str:
+    """Return a power of two, such as a learning rate, as the pages write it.
+
+    >>> power_of_two(2**-10)
+    '2⁻¹⁰'
+    """
+    return "2" + f"{log2(x):g}".translate(SUPERSCRIPTS)

@@ -31,7 +31,7 @@ from attnlib.attention.options import Options, checked_policy
 from attnlib.interception import Arguments
 from attnlib.policies import POLICIES, Policy, own
 from attnlib.scores import Cosine, DotProduct
-from experiments.lab import data
+from experiments.lab.batches import IGNORED, WEIGHT_STREAM
 from experiments.lab.fields import Checked, amount, checked
 
 BYTES = 256
@@ -157,7 +157,7 @@ class Config(Checked):
         return self.alpha
 
 
-def fitted(policy: str, length: int) -> Policy:
+def with_train_length(policy: str, length: int) -> Policy:
     """Return a policy by name, those of its constants that are a length of training set to this."""
     rule = POLICIES[policy]
     names = [name for name in rule.constants if name == "train_length"]
@@ -169,7 +169,7 @@ def named_law(law: str, length: int) -> Policy:
     """Return "root_log", √log n, or a policy by name, for models of this length."""
     if law == "root_log":
         return own(lambda n, d, position: np.sqrt(np.log(n)))
-    return fitted(law, length)
+    return with_train_length(law, length)
 
 
 @lru_cache
@@ -203,7 +203,7 @@ class Attention(nn.Module):
         number = None if config.policy else config.alpha_number()
         policy: str | Policy | None = config.policy
         if config.policy is not None and config.fit_policy:
-            policy = fitted(config.policy, config.sequence)
+            policy = with_train_length(config.policy, config.sequence)
         self.options = Options(
             policy=policy,
             alpha=None if config.cosine else number,
@@ -341,7 +341,7 @@ class Transformer(nn.Module):
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
         # NumPy draws them, in the order of the modules: the same numbers on every device.
-        rng = np.random.default_rng([seed, data.WEIGHTS])
+        rng = np.random.default_rng([seed, WEIGHT_STREAM])
         unit = self.config.initialisation == "unit"
         for module in self.modules():
             if isinstance(module, nn.Embedding):
@@ -401,9 +401,7 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
     >>> loss(torch.zeros(2, 16, 256), torch.zeros(2, 16, dtype=torch.long))  # log 256
     tensor(5.5452)
     """
-    return functional.cross_entropy(
-        logits.flatten(0, -2), targets.flatten(), ignore_index=data.IGNORED
-    )
+    return functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
 
 
 def written_out(

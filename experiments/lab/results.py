@@ -18,9 +18,9 @@ from filelock import FileLock
 
 from attnlib import _files
 from experiments.lab.model import Config
-from experiments.lab.recall import HeadResult
 from experiments.lab.tasks import Task
 from experiments.lab.train import PRECISIONS, Run, Training
+from experiments.lab.train_task import HeadResult
 
 Table = dict[str, Any]
 

@@ -60,13 +60,13 @@ from tqdm import tqdm
 from attnlib import _checking, _files
 from attnlib.sampling import cores
 from experiments import provenance
-from experiments.lab import data, fields, results
+from experiments.lab import fields, results, texts
 from experiments.lab.descent import on_own_stream
 from experiments.lab.model import Config
-from experiments.lab.recall import HeadResult, train_and_test
 from experiments.lab.results import Setting, writing
 from experiments.lab.tasks import Task
 from experiments.lab.train import Run, Training, train
+from experiments.lab.train_task import HeadResult, train_and_test
 
 Table = dict[str, Any]
 
@@ -133,7 +133,7 @@ def _sweep(path: Path, table: Table) -> Sweep:
         raise ValueError(f"the file has {key}, and may have the keys {', '.join(sorted(KEYS))}")
     kind: type[Training | Task] = Task if "task" in table else Training
     corpus = "" if kind is Task else table["corpus"]
-    digest = data.sha256(corpus) if corpus else ""
+    digest = texts.sha256(corpus) if corpus else ""
     common = {**table.get("model", {}), **table.get("training", {}), **table.get("task", {})}
     grid, widen = table.get("grid", {}), table.get("widen", "")
     if widen:
@@ -368,4 +368,4 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-_loaded = cache(data.load)
+_loaded = cache(texts.load)

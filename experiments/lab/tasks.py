@@ -43,7 +43,7 @@ VALUES = 3
 """How many values a key of `recall` may have."""
 
 
-def _shortest(name: str, value: Any) -> int | None:
+def _checked_shortest(name: str, value: Any) -> int | None:
     return None if value is None else _checking.integer(name, value, minimum=3 * QUERIES)
 
 
@@ -71,7 +71,7 @@ class Task(Descent):
     batch: int = checked(32, _checking.integer, minimum=1)
     lengths: tuple[int, ...] = checked((), checked_lengths)
     """Of the tests, in keys or tokens; n₀ is tested first, and alone where there are none."""
-    shortest: int | None = checked(None, _shortest)
+    shortest: int | None = checked(None, _checked_shortest)
     """Sequences of training are as long as n₀, or with a number, at least 24, of any length from it
     to n₀, each equally often on a scale of log n and the same in a batch."""
     rows: int = checked(1024, _checking.integer, minimum=1)

@@ -26,11 +26,18 @@ from attnlib._checking import FloatArray
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.probing import probe
-from experiments.lab import data
-from experiments.lab.data import Batch, Text
+from experiments.lab import texts
+from experiments.lab.batches import (
+    IGNORED,
+    Batch,
+    training_batches,
+    validation_batch,
+    window_starts,
+)
 from experiments.lab.descent import Descent, descend
 from experiments.lab.fields import checked, lengths
 from experiments.lab.model import Attention, Config, Transformer, loss, named_law
+from experiments.lab.texts import Text
 
 LAST_STEPS = 20
 """The final loss is the mean over so many last steps, as in source 002."""
@@ -167,7 +174,7 @@ def train(config: Config, training: Training, text: Text) -> Run:
     Chapter: almost_scaled_training.
 
     >>> size = dict(width=8, head_size=4, depth=1, sequence=16)
-    >>> run = train(Config(**size), Training(steps=30, learning_rate=2**-5), data.embedded(10_000))
+    >>> run = train(Config(**size), Training(steps=30, learning_rate=2**-5), texts.embedded(10_000))
     >>> len(run.losses), run.diverged_at, bool(run.final_loss < run.losses[0])
     (30, None, True)
     """
@@ -186,14 +193,14 @@ def train_model(
     """
     dtype, device = getattr(torch, training.precision), torch.device(training.device)
     model = Transformer(config, training.seed, dtype).to(device)
-    parts, masked = data.split(text), None if config.causal else MASKED
+    parts, masked = texts.split(text), None if config.causal else MASKED
     if training.lengths and (config.positions == "learned" or not config.causal):
         raise ValueError("lengths are for a decoder whose positions are not learned")
     if training.record_scale and (config.cosine or not config.causal):
         raise ValueError("record_scale is for a decoder whose queries have no norm of their own")
     if max(training.lengths, default=0) >= parts.validation.size:
         raise ValueError(f"lengths must be below the {parts.validation.size} bytes of validation")
-    validation = data.validation_batch(
+    validation = validation_batch(
         parts.validation,
         sequence=config.sequence,
         windows=training.validation_windows,
@@ -245,19 +252,19 @@ def train_model(
 def batches_of(
     text: Text, config: Config, training: Training, masked: float | None
 ) -> Iterator[Any]:
-    """Yield each of `data.batches`, as tensors on the device.
+    """Yield each of `training_batches`, as tensors on the device.
 
     Where nothing is masked the text lies there, and windows are gathered there.
     """
     device, shape = training.device, {"sequence": config.sequence, "batch": training.batch}
     shape |= {"steps": training.steps, "seed": training.seed}
     if masked is not None:
-        for arrays in data.batches(text, **shape, masked=masked):
+        for arrays in training_batches(text, **shape, masked=masked):
             yield [torch.from_numpy(t).to(device) for t in arrays]
         return
     tokens = torch.tensor(text, device=device)
     window = torch.arange(config.sequence + 1, device=device)
-    for starts in data.starts(text, **shape):
+    for starts in window_starts(text, **shape):
         begin = torch.from_numpy(starts).to(device)
         windows = tokens[begin[:, None] + window].long()
         yield windows[:, :-1], windows[:, 1:]
@@ -300,10 +307,10 @@ def _readings(model: Transformer, text: Text, training: Training) -> FloatArray:
     own, length = model.config.law != "none" or model.config.policy, model.config.sequence
     rows = []
     for batch in windows_of(text, training):
-        row = [read(model, batch)]
+        row = [mean_loss(model, batch)]
         for law in () if own else READING_LAWS:
             with rescale(factor=named_law(law, length), train_length=length):
-                row.append(read(model, batch))
+                row.append(mean_loss(model, batch))
         rows.append(row)
     return np.array(rows)
 
@@ -319,11 +326,11 @@ def windows_of(text: Text, training: Training) -> Iterator[Batch]:
         starts = np.arange(part - n // 2, part - n // 2 + count, n // 2)
         windows = text[starts[:, None] + np.arange(n + 1)].astype(np.int64)
         inputs, targets = windows[:, :-1], windows[:, 1:].copy()
-        targets[:, : n // 2] = data.IGNORED
+        targets[:, : n // 2] = IGNORED
         yield Batch(inputs, targets)
 
 
-def read(model: Transformer, windows: Batch) -> float:
+def mean_loss(model: Transformer, windows: Batch) -> float:
     """Return the mean loss over windows, as many at a time as the device has room for."""
     at_once = AT_ONCE[model.token.weight.device.type]
     return _validation(model, windows, max(1, at_once // windows.inputs.shape[1]))
@@ -406,7 +413,7 @@ def _products(layer: Attention, *, gradient: bool) -> Tensor:
     return products[0] + products[1]
 
 
-def samples(model: Transformer, parts: data.Split, windows: int) -> FloatArray:
+def samples(model: Transformer, parts: texts.Split, windows: int) -> FloatArray:
     """Return ∂L/∂log t of a trained decoder, (2, texts, depth, heads): its training text first.
 
     Each text is a batch of so many windows, evenly spaced over its part; a short part has fewer
@@ -416,7 +423,7 @@ def samples(model: Transformer, parts: data.Split, windows: int) -> FloatArray:
     gradients = np.full(shape, np.nan)
     for row, part in zip(gradients, parts, strict=True):
         sequence = model.config.sequence
-        whole = data.validation_batch(part, sequence=sequence, windows=TEXTS * windows)
+        whole = validation_batch(part, sequence=sequence, windows=TEXTS * windows)
         starts = range(0, len(whole.inputs) - windows + 1, windows)
         texts = [Batch(*(tokens[i : i + windows] for tokens in whole)) for i in starts]
         row[: len(texts)] = scale_gradient(model, texts, batch_loss).samples

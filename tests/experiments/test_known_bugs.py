@@ -130,7 +130,7 @@ def test_the_record_is_of_the_known_bugs_of_today(recorded):
         assert label == NAMES[name].label
         assert result["intended"] == f"{NAMES[name].right:.4g}"
         assert result["audit"]["code"] == audits.CODE[result["kind"]]
-    planned = [at for at, _ in __main__.work(None)]
+    planned = [at for at, _ in __main__.entries_to_compute(None)]
     assert planned == [entry.key for entry in recorded.entries]
 
 

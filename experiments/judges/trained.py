@@ -1,7 +1,7 @@
 """What became of the predictions about models that are trained with a rule in n.
 
 Those of trained_law.toml, trained_text.toml and trained_text_more.toml, which have them in words
-and with what refutes them; `experiments.judging` says what a part is.
+and with what refutes them; `experiments.judges.judging` says what a part is.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,10 +9,21 @@ from itertools import product
 
 import numpy as np
 
-from experiments.judging import Part, Values, above, between, graded, near, number
+from experiments.judges.judging import (
+    Part,
+    Values,
+    above,
+    between,
+    decided,
+    graded,
+    limits,
+    near,
+    number,
+)
+from experiments.judges.length import FAR, START, MeasuredRuns
+from experiments.judges.rates import best_log2_rates, best_rate, count_best, losses_by_rate
 from experiments.lab.comparison import by_variant
 from experiments.lab.sweep import Outcome
-from experiments.length import FAR, START, Heads
 from experiments.records import runs
 
 TASKS = ("fixed", "noise", "growing")
@@ -20,15 +31,17 @@ RULES = ("root_log", "ssmax", "log", "own")
 STEPS, TEXT_STEPS = 2000, 1500
 POSITIONS = ("rotary", "quarter", "preceding")
 
-# Where `Run.readings` have the model as it is, and under log n.
-AS_IT_IS, UNDER_ROOT_LOG, UNDER_LOG = 0, 1, 2
+TIMES = (1, 4, 16, 64)
+"""The lengths of `Run.readings`, times n₀."""
+APPLIED = ("none", "root_log", "log")
+"""The rules of `Run.readings`, applied after training to a model without a rule of its own."""
 
 
-class Recall:
+class RecallRuns:
     """Models of trained_law.toml, by task, rule and length: an array over the seeds."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
-        self.heads = Heads(outcomes)
+        self.heads = MeasuredRuns(outcomes)
 
     def __call__(self, variant: str, n: int, name: str = "none") -> Values:
         """Return the loss of the answer of each seed, or that under a rule, or another number."""
@@ -44,9 +57,9 @@ class Recall:
         return np.array([np.mean([head["best"] for head in entry["heads"]]) for entry in entries])
 
 
-def recall() -> Iterator[Part]:
+def judge_trained_law() -> Iterator[Part]:
     """Yield what was predicted of associative recall, trained with each rule."""
-    models = Recall(runs("trained_law"))
+    models = RecallRuns(runs("trained_law"))
 
     def less(task: str, rule: str, other: str, n: int = FAR) -> tuple[str, Values]:
         """Return in words and in numbers what is lost with one rule less with another."""
@@ -75,10 +88,10 @@ def recall() -> Iterator[Part]:
         none = models(f"{task}_none", FAR)
         share = (none - models(f"{task}_own", FAR)) / (none - models(f"{task}_log", FAR)).mean()
         yield number(7, f"{task}, own's gain over log's", share, "below 0.5")
-    yield from _mixed(models)
+    yield from _judge_several_lengths(models)
 
 
-def _mixed(models: Recall) -> Iterator[Part]:
+def _judge_several_lengths(models: RecallRuns) -> Iterator[Part]:
     """Trained on several lengths, where the loss tells a from b."""
     from scipy.stats import spearmanr  # takes longer to load than all else of this page
 
@@ -98,16 +111,16 @@ def _mixed(models: Recall) -> Iterator[Part]:
     yield graded(10, "rank correlation of b and growth of t*", rank, 0.5, 0.2)
 
 
-class Text:
+class TextRuns:
     """Models of both files of texts, by positions, rule and multiple of n₀: arrays of seeds."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self.runs = by_variant(outcomes)
 
-    def __call__(self, variant: str, times: int, column: int = AS_IT_IS) -> Values:
-        """Return the loss at `times` n₀, in nats a byte, of each seed."""
-        at = (1, 4, 16, 64).index(times)
-        return np.array([run.readings[at, column] for run in self.runs[variant, TEXT_STEPS]])
+    def __call__(self, variant: str, times: int, applied: str = "none") -> Values:
+        """Return the loss at `times` n₀ under a rule of `APPLIED`, (seeds,), in nats a byte."""
+        at = TIMES.index(times), APPLIED.index(applied)
+        return np.array([run.readings[at] for run in self.runs[variant, TEXT_STEPS]])
 
     def lost(self, variant: str, times: int = 16) -> Values:
         """Return the loss at `times` n₀ above that at n₀."""
@@ -118,14 +131,14 @@ class Text:
         return np.array([run.gains[-1] for run in self.runs[variant, TEXT_STEPS]])
 
 
-def texts() -> Text:
+def text_runs() -> TextRuns:
     """Return all decoders that were trained with a rule in n on text."""
-    return Text([*runs("trained_text"), *runs("trained_text_more")])
+    return TextRuns([*runs("trained_text"), *runs("trained_text_more")])
 
 
-def text() -> Iterator[Part]:
+def judge_trained_text() -> Iterator[Part]:
     """Yield what was predicted of language models of bytes, trained with each rule."""
-    models = texts()
+    models = text_runs()
     for positions, rule in product(POSITIONS, ("ssmax", "own")):
         cost = models(f"{positions}_{rule}", 1) - models(f"{positions}_none", 1)
         yield near(1, f"{positions}, {rule} − none at 128", cost, 0.0, 0.02)
@@ -144,13 +157,13 @@ def text() -> Iterator[Part]:
         yield near(6, f"{positions}, b", slopes.mean(axis=1), 0.0, 0.15)
         spread = slopes.std(axis=1)
         yield number(6, f"{positions}, spread of b", spread, "at least 0.05")
-    late = models("rotary_none", 16, UNDER_LOG) - models("rotary_ssmax", 16)
+    late = models("rotary_none", 16, "log") - models("rotary_ssmax", 16)
     yield near(7, "rotary, none read under log n − ssmax", late, 0.0, 0.1)
 
 
-def more() -> Iterator[Part]:
+def judge_trained_text_more() -> Iterator[Part]:
     """Yield what was predicted of the rest of them: fixed rules, and no positions at all."""
-    models = texts()
+    models = text_runs()
     for positions, times in product((*POSITIONS, "nowhere"), (1, 16)):
         apart = models(f"{positions}_log", times) - models(f"{positions}_ssmax", times)
         yield near(1, f"{positions}, log − ssmax at {128 * times}", apart, 0.0, 0.03)
@@ -159,3 +172,72 @@ def more() -> Iterator[Part]:
     yield between(2, "rotary, root_log between none, 0, and log, 1", share, 0.0, 1.0)
     lost = models.lost("nowhere_none") - models.lost("preceding_none")
     yield above(3, "none, lost at 2048, nowhere − preceding", lost)
+
+
+def judge_trained_law_rates() -> Iterator[Part]:
+    """Yield what was predicted of recall models with a rule."""
+    losses = losses_by_rate("trained_law_rates")
+    yield number(
+        1, "of 15, best at .003 or .006", count_best(losses, (0.003, 0.006)), "at least 15"
+    )
+    for task in TASKS:
+        rates = [
+            best_rate(of_variant) for name, of_variant in losses.items() if name.startswith(task)
+        ]
+        yield number(2, f"{task}, largest over smallest", max(rates) / min(rates), "at most 2")
+
+
+def judge_trained_text_rates() -> Iterator[Part]:
+    """Yield what was predicted of text models with a rule."""
+    losses = losses_by_rate("trained_text_rates")
+    yield number(
+        1, "of 6, best at 2⁻⁸ or 2⁻⁹", count_best(losses, (2.0**-8, 2.0**-9)), "at least 6"
+    )
+    for positions in POSITIONS:
+        pair = [losses[f"{positions}_{rule}"] for rule in ("none", "ssmax")]
+        rates = [best_rate(of_variant) for of_variant in pair]
+        costs = [curve[rate] - min(curve.values()) for curve in pair for rate in rates]
+        yield number(2, f"{positions}, cost of the other's rate", max(costs), "below 0.01")
+
+
+# --- rules trained in against rules applied after, each at its own best learning rate -------------
+
+
+def quarter_loss(rule: str, times: int, applied: str = "none") -> Values:
+    """Return the losses at `times` n₀ of models trained with a rule, or with one applied after.
+
+    The models are those of trained_quarter.toml; shape (seeds,), in nats a byte.
+    """
+    return TextRuns(runs("trained_quarter"))(rule, times, applied)
+
+
+def trained_less_applied(rule: str, times: int = 16) -> Values:
+    """Return the loss with a rule trained in less that with it applied after, (seeds,)."""
+    return quarter_loss(rule, times) - quarter_loss("none", times, rule)
+
+
+def judge_trained_quarter() -> Iterator[Part]:
+    """Yield what was predicted of rules in n, trained in against applied after training."""
+    root_log, log = trained_less_applied("root_log"), trained_less_applied("log")
+    low, high = limits(root_log)
+    wrong = low > 0.0 or max(abs(low), abs(high)) < 0.05
+    what = "√log n at 16 n₀, trained in less after"
+    yield decided(1, what, "below 0", root_log, high < 0.0, refuted=wrong)
+    low, high = limits(log)
+    yield decided(2, "log n at 16 n₀, trained in less after", "holds 0", log, low <= 0.0 <= high)
+    for rule in APPLIED[1:]:
+        cost = quarter_loss(rule, 1) - quarter_loss("none", 1)
+        yield near(3, f"{rule} at n₀, trained in less none", cost, 0.0, 0.02)
+    for rule in APPLIED[1:]:
+        for times in TIMES[1:]:
+            cost = quarter_loss("none", times, rule) - quarter_loss("none", times)
+            yield number(4, f"{rule} applied after, at {times} n₀", cost, "above 0")
+    yield above(
+        5, "at 16 n₀, none less √log n", quarter_loss("none", 16) - quarter_loss("root_log", 16)
+    )
+
+
+def judge_trained_quarter_rates() -> Iterator[Part]:
+    """Yield what was predicted of their rates."""
+    for rule, rate in best_log2_rates("trained_quarter_rates").items():
+        yield between(1, f"{rule}, log₂ of the best rate", rate, -8.0, -7.0)

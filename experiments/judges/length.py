@@ -1,7 +1,7 @@
 """What became of the predictions about heads that learn to find: experiments/predictions/length.md.
 
 The runs are those of length_head.toml; `parts` has each number and each sign, and its verdict, as
-`experiments.judging` has them.
+`experiments.judges.judging` has them.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.judging import Part, Values, above, between, near, number
+from experiments.judges.judging import Part, Values, above, between, near, number
 from experiments.lab.comparison import by_variant
 from experiments.lab.head_measures import LAWS, multipliers
 from experiments.lab.sweep import Outcome
@@ -28,7 +28,7 @@ DISTINCT = tuple(law for law in LAWS if law != "qwen")
 """The laws beyond n₀: Qwen's is SSMax's there, and its numbers are not counted a second time."""
 
 
-class Heads:
+class MeasuredRuns:
     """The runs, by variant, steps and length: an array over the seeds for each number."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
@@ -50,7 +50,7 @@ class Heads:
         return np.array(values)
 
 
-def ends(heads: Heads) -> Iterator[Part]:
+def judge_training_end(heads: MeasuredRuns) -> Iterator[Part]:
     """What training ends at."""
 
     def long(name: str, variant: str, n: int = START) -> Values:
@@ -95,12 +95,14 @@ def ends(heads: Heads) -> Iterator[Part]:
             yield near(at, f"{variant}, t* at {n} over {START}", ratio, wanted, margin)
 
 
-def from_the_start(heads: Heads) -> Iterator[Part]:
+def judge_foresight(heads: MeasuredRuns) -> Iterator[Part]:
     """What is known of other lengths from n₀ alone."""
     for variant in ("noise_50", "noise_70", "fixed_50"):
         for steps in STEPS[2:]:
             for n in LENGTHS[2:]:
-                yield from _foretold(9, heads, variant, steps, n, lambda loss: 0.06 + 0.05 * loss)
+                yield from _judge_foretold(
+                    9, heads, variant, steps, n, lambda loss: 0.06 + 0.05 * loss
+                )
     exact = {"noise_50": (0.26, 0.21, 0.13, 0.06), "noise_70": (0.08, 0.14, 0.21, 0.27)}
     for variant, excesses in exact.items():
         for n, predicted in zip(LENGTHS[1:], excesses, strict=True):
@@ -111,11 +113,11 @@ def from_the_start(heads: Heads) -> Iterator[Part]:
             else:
                 yield between(10, what, excess, -0.03, predicted + 0.06)
     for n in LENGTHS[2:]:
-        yield from _foretold(11, heads, "noise_50", BRIEF, n, lambda _: 0.3)
+        yield from _judge_foretold(11, heads, "noise_50", BRIEF, n, lambda _: 0.3)
 
 
-def _foretold(
-    at: int, heads: Heads, variant: str, steps: int, n: int, margin: Callable[[float], float]
+def _judge_foretold(
+    at: int, heads: MeasuredRuns, variant: str, steps: int, n: int, margin: Callable[[float], float]
 ) -> Iterator[Part]:
     case = f"{variant}, {steps} steps, predicted less measured at {n}"
     weight = heads("predicted_weight", variant, steps, n) - heads("weight", variant, steps, n)
@@ -125,7 +127,7 @@ def _foretold(
     yield near(at, f"loss: {case}", excess, 0.0, margin(float(loss.mean())))
 
 
-def laws(heads: Heads) -> Iterator[Part]:
+def judge_laws(heads: MeasuredRuns) -> Iterator[Part]:
     """Which law wins at 16 n₀, and what it costs below."""
 
     def less(
@@ -170,7 +172,7 @@ def laws(heads: Heads) -> Iterator[Part]:
         yield near(19, *less("noise_50", law, "none", n=16), excess, 0.02)
 
 
-def rule_wrong(heads: Heads, *, at_start: bool = False) -> list[bool]:
+def rule_wrong(heads: MeasuredRuns, *, at_start: bool = False) -> list[bool]:
     """Return for each cell and law whether "it beats none where t* > √r" is wrong at 16 n₀.
 
     t* is the factor of least loss at 16 n₀ itself, where the rule follows from the shape of the
@@ -191,7 +193,7 @@ def rule_wrong(heads: Heads, *, at_start: bool = False) -> list[bool]:
     return wrong
 
 
-def learned(heads: Heads) -> Iterator[Part]:
+def judge_learned_factors(heads: MeasuredRuns) -> Iterator[Part]:
     """Factors that are learned."""
     more = heads("loss", "noise_70_ssmax", LONG, FAR) - heads("loss", "noise_70", LONG, FAR)
     yield near(20, "noise_70, learned s less plain", more, 0.0, 0.02)
@@ -205,8 +207,8 @@ def learned(heads: Heads) -> Iterator[Part]:
     yield between(21, "gain, t* after 10000", heads("best", "noise_70_qk", LONG, FAR), 0.95, 1.25)
 
 
-def parts() -> list[Part]:
+def judge_length() -> list[Part]:
     """Return all parts of the predictions, in their order."""
-    heads = Heads(runs("length_head"))
-    chapters = (ends, from_the_start, laws, learned)
-    return [part for chapter in chapters for part in chapter(heads)]
+    heads = MeasuredRuns(runs("length_head"))
+    judges = (judge_training_end, judge_foresight, judge_laws, judge_learned_factors)
+    return [part for judge in judges for part in judge(heads)]

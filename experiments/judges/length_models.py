@@ -1,17 +1,17 @@
 """What became of the predictions about Transformers that learn to find.
 
-Predictions 22 to 33 of predictions/length.md, as `experiments.length` has those of single heads.
-The runs are those of length_recall.toml and length_induction.toml, the losses those of the answer.
+They are 22 to 33 of predictions/length.md; `length` judges those of single heads. The runs are
+those of length_recall.toml and length_induction.toml, the losses those of the answer.
 """
 
 from collections.abc import Iterator
 from itertools import pairwise, product
 
 from experiments import records
-from experiments.judging import Part, Values, above, near, number
+from experiments.judges.judging import Part, Values, above, near, number
+from experiments.judges.length import DISTINCT, FAR, START, MeasuredRuns
 from experiments.lab.head_measures import LAWS
 from experiments.lab.sweep import Outcome
-from experiments.length import DISTINCT, FAR, START, Heads
 
 LENGTHS = (64, 256, 1024, 4096)
 FARTHEST = LENGTHS[-1]
@@ -23,7 +23,7 @@ LEARNED = 0.9
 """The accuracy at n₀ of a run that has learned its task."""
 
 
-def recall(models: Heads) -> Iterator[Part]:
+def judge_recall(models: MeasuredRuns) -> Iterator[Part]:
     """Associative recall, a key that stands there once."""
 
     def of(name: str, n: int) -> Values:
@@ -62,7 +62,7 @@ def recall(models: Heads) -> Iterator[Part]:
         yield near(29, f"weight, predicted less measured at {n}", excess, 0.0, 0.12)
 
 
-def noise(models: Heads) -> Iterator[Part]:
+def judge_false_matches(models: MeasuredRuns) -> Iterator[Part]:
     """Associative recall with false matches."""
     losses = {law: models(law, "noise", LONG, FAR) for law in ("none", *LAWS)}
     yield above(27, "ssmax − none at 1024", losses["ssmax"] - losses["none"])
@@ -71,7 +71,7 @@ def noise(models: Heads) -> Iterator[Part]:
     yield number(28, "loss at 4096", models("none", "noise", LONG, FARTHEST), "at least 1")
 
 
-def trained(models: Heads) -> Iterator[Part]:
+def judge_trained_laws(models: MeasuredRuns) -> Iterator[Part]:
     """Models that are trained with a law, or with a gain."""
 
     def of(variant: str) -> Values:
@@ -84,7 +84,7 @@ def trained(models: Heads) -> Iterator[Part]:
     yield above(31, "gain − SSMax, at 1024", of("fixed_qk") - of("fixed_ssmax"))
 
 
-def induction(models: Heads) -> Iterator[Part]:
+def judge_induction(models: MeasuredRuns) -> Iterator[Part]:
     """Two layers, rotary positions."""
     right = models("accuracy", "rotary", INDUCTION, START)
     learned = right > LEARNED
@@ -99,11 +99,12 @@ def induction(models: Heads) -> Iterator[Part]:
     yield number(33, "trained with SSMax, accuracy at 1024", beyond, "below 0.3")
 
 
-def parts() -> list[Part]:
+def judge_length_models() -> list[Part]:
     """Return all parts of the predictions, in their order."""
-    models = Heads(outcomes())
-    checks = [part for of in (recall, noise, trained, induction) for part in of(models)]
-    return sorted(checks, key=lambda part: part.prediction)
+    models = MeasuredRuns(outcomes())
+    judges = (judge_recall, judge_false_matches, judge_trained_laws, judge_induction)
+    parts = [part for judge in judges for part in judge(models)]
+    return sorted(parts, key=lambda part: part.prediction)
 
 
 def outcomes() -> list[Outcome]:

@@ -3,7 +3,7 @@
 Of the packages in requirements.txt it takes those whose wheels are the same on every system, so
 that their files are too, in every environment that has the pins. Nothing is downloaded and nothing
 committed but the manifest, corpus.json: names, versions and digests. A file that occurs twice
-counts once. The packages of `VALIDATION` come last and are a tenth of the whole (`data.split`).
+counts once. The packages of `VALIDATION` come last and are a tenth of the whole (`texts.split`).
 Files of a folder stay together; the folders come in the order of the digests of their names, so
 that any long stretch is of several packages.
 
@@ -82,7 +82,7 @@ def build(packages: Iterable[Distribution]) -> Corpus:
         part = "validation" if validates else "training"
         listed.append(about | {"bytes": size, "part": part, "sha256": digest.hexdigest()})
     training, validation = map(_joined, parts)
-    # What `data.split` cuts off is the validation: a tenth of the whole.
+    # What `texts.split` cuts off is the validation: a tenth of the whole.
     share = min(len(training) // 9, len(validation))
     text = training[: 9 * share] + validation[:share]
     total = {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}

@@ -33,12 +33,6 @@ class Part(NamedTuple):
     verdict: str
 
 
-def power_of_2(value: float) -> str:
-    """Return a power of 2 as the pages write it, such as 2⁻⁹."""
-    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    return "2" + str(round(math.log2(value))).translate(raised)
-
-
 def limits(values: Values) -> tuple[float, float]:
     """Return the two ends of the 95 % interval of the mean."""
     mean, half = interval(values)

@@ -12,11 +12,11 @@ from attnlib.attention import rescale
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.measure import measure as probed
 from attnlib.scores import Cosine
-from experiments.lab import recall, tasks
+from experiments.lab import tasks, train_task
 from experiments.lab.head_measures import MOST, SLACK, measured, of_lengths
 from experiments.lab.model import Config
-from experiments.lab.recall import Head
 from experiments.lab.tasks import Task
+from experiments.lab.train_task import Head
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -102,7 +102,7 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     task = Task(
         name="recall", gap="fixed", steps=100, batch=16, rows=32, learning_rate=0.02, lengths=[48]
     )
-    result, same = (recall.train_and_test(config, task) for _ in range(2))
+    result, same = (train_task.train_and_test(config, task) for _ in range(2))
     assert result == same
     assert result.losses[-1] < result.losses[0] - 0.2
     for row, n in zip(result.measured, (24, 48), strict=True):
@@ -111,9 +111,9 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     at_home, beyond = result.measured
     for law, value in at_home["answers"].items():  # at n₀ all are one, but for shorter rows
         assert value == pytest.approx(at_home["answer_loss"], abs=0.05), law
-    model, _ = recall.trained(config, task)
+    model, _ = train_task.train_model(config, task)
     with torch.no_grad(), rescale(factor="qwen", train_length=24):
-        again = recall.trial(config, task, model, 48).said["answer_loss"]
+        again = train_task.run_trial(config, task, model, 48).said["answer_loss"]
     assert again == beyond["answers"]["qwen"] != beyond["answer_loss"]
 
 
@@ -177,7 +177,7 @@ def test_the_best_head_is_calibrated_and_loses_what_theory_says():
     theta = tasks.tilt(strength, d)
     head, task = bayes(strength, d), Task(strength=strength, rows=2048, seed=3)
     with torch.no_grad():
-        tested = [recall.trial(head.config, task, head, n) for n in (64, 16, 1024)]
+        tested = [train_task.run_trial(head.config, task, head, n) for n in (64, 16, 1024)]
     rows = of_lengths(tested, 64, d)
     for row in rows:
         law, needle = Cosine(d), retrieval.Tilted(theta)

@@ -1,7 +1,7 @@
 """What experiments.calibrate has recorded, read for the chapter, and its predictions.
 
 `of` is a length in tokens, for SmolLM2, or the name of another model. predictions/calibrate.md has
-the predictions C1 to C10 and what refutes them; `experiments.judging` says what a part is.
+the predictions C1 to C10 and what refutes them; `experiments.judges.judging` says what a part is.
 
 Chapters: calibration, predictions.
 """
@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration import Needles, ScaleGradient
-from experiments.judging import Part, above, between, limits, number, surely
+from experiments.judges.judging import Part, above, between, limits, number, surely
 from experiments.real_heads import verdicts
 from experiments.records import RECORDED, Fields
 
@@ -35,7 +35,7 @@ FOUND, SOUGHT = 0.3, 0.1
 
 
 @cache
-def pieces() -> tuple[Fields, ...]:
+def recorded_pieces() -> tuple[Fields, ...]:
     """Return all pieces of the record."""
     return tuple(_files.lines(RECORDED / "calibrate.jsonl"))
 
@@ -44,7 +44,7 @@ def select(of: int | str | None = None, **at: Any) -> list[Fields]:
     """Return the pieces that are of this, in the order of their texts."""
     if of is not None:
         at["model" if isinstance(of, str) else "length"] = of
-    lines = [line for line in pieces() if at.items() <= line["at"].items()]
+    lines = [line for line in recorded_pieces() if at.items() <= line["at"].items()]
     return sorted(lines, key=lambda line: line["at"].get("text", 0))
 
 
@@ -153,12 +153,12 @@ def targets(kind: str) -> list[Target]:
     return heads
 
 
-def parts() -> Iterator[Part]:
+def judge_calibrate() -> Iterator[Part]:
     """Yield what calibrate.md predicted of SmolLM2 and of four smaller models."""
-    yield from _one_factor("C1", (512, 1024, 2048), 0.95, 1.02, 0.005)
+    yield from _judge_one_factor("C1", (512, 1024, 2048), 0.95, 1.02, 0.005)
     yield above("C2", "∂L/∂log t at 512 tokens", gradient(512).samples.sum(axis=(1, 2)))
-    yield from _one_factor("C3", (4096, 8192), 0.93, 1.03, 0.01)
-    yield from _by_head()
+    yield from _judge_one_factor("C3", (4096, 8192), 0.93, 1.03, 0.01)
+    yield from _judge_heads()
     [per_head], [rule] = (select(what=f"fit {name}") for name in ("head", "log"))
     gains = np.subtract(per_head["before"], per_head["after"])
     yield surely(between("C6", "gain of a factor per head", gains, 0.002, 0.02))
@@ -167,13 +167,13 @@ def parts() -> Iterator[Part]:
     best = [head.needle["best_factor"] for head in heads]
     rank = float(spearmanr(best, [-head.far for head in heads]).statistic)
     yield number("C8", "rank correlation of t* and −∂L/∂log t at 8192", rank, "below 0.4")
-    yield from _one_factor("C9", OTHERS, 0.9, 1.1, 0.01)
+    yield from _judge_one_factor("C9", OTHERS, 0.9, 1.1, 0.01)
     sums = [limits(np.nansum(gradient(name).samples, axis=(1, 2))) for name in OTHERS]
     differ = sum(low > 0.0 or high < 0.0 for low, high in sums)
     yield number("C10", "models whose ∂L/∂log t is not 0", differ, "at most 1")
 
 
-def _one_factor(
+def _judge_one_factor(
     name: str, places: tuple[int | str, ...], low: float, high: float, most: float
 ) -> Iterator[Part]:
     of_place = {of if isinstance(of, str) else f"{of} tokens": curves(of) for of in places}
@@ -183,7 +183,7 @@ def _one_factor(
         yield number(name, f"{where}, its gain", losses.gains(), f"below {most}")
 
 
-def _by_head() -> Iterator[Part]:
+def _judge_heads() -> Iterator[Part]:
     """Which heads differ from 0 at 2048 tokens, and in which direction."""
     of_heads = gradient(2048)
     differ = of_heads.p_values() < 0.05

@@ -18,7 +18,7 @@ from attnlib import _files
 from attnlib._checking import FloatArray
 from experiments import kinds
 from experiments.calibrate import PASSAGE
-from experiments.judging import OPEN, REFUTED, Part, above, decided, limits, number
+from experiments.judges.judging import OPEN, REFUTED, Part, above, decided, limits, number
 from experiments.kinds import LONG, LONGEST, SHORT
 from experiments.real_heads.kinds import KINDS
 from experiments.records import Fields
@@ -151,12 +151,12 @@ def ranks(tokens: int = SHORT) -> dict[str, float]:
 # --- what became of the predictions ---------------------------------------------------------------
 
 
-def parts() -> Iterator[Part]:
+def judge_kinds() -> Iterator[Part]:
     """Yield what kinds.md predicted."""
-    yield from _by_kind()
-    yield from _properties()
-    yield from _heads()
-    yield from _factors()
+    yield from _judge_each_kind()
+    yield from _judge_properties()
+    yield from _judge_heads()
+    yield from _judge_factors()
     rank = float(spearmanr(means(SHORT), means(LONG)).statistic)
     yield number("K15", "ρ of G at 512 and at 2,048 tokens", rank, "at least 0.7")
     smaller = abs(means(SHORT)).mean() - abs(means(LONG)).mean()
@@ -171,7 +171,7 @@ def parts() -> Iterator[Part]:
     yield decided("K17", what, "below 0.6", rank, bool(high < 0.6), refuted=bool(low > 0.6))
 
 
-def _by_kind() -> Iterator[Part]:
+def _judge_each_kind() -> Iterator[Part]:
     samples = {kind: windows(kind, SHORT).G for kind in NAMES}
     chance = f_oneway(*samples.values()).pvalue
     yield number("K1", "p of the analysis of variance", chance, "below .001")
@@ -186,7 +186,7 @@ def _by_kind() -> Iterator[Part]:
     yield above("K4", "mean of G over the kinds", means(SHORT))
 
 
-def _properties() -> Iterator[Part]:
+def _judge_properties() -> Iterator[Part]:
     by_name = ranks()
     kept = all(abs(rank) < SURE or name == "surprise" for name, rank in by_name.items())
     largest, expected = max(by_name.values(), key=abs), "none, or loss less entropy"
@@ -204,7 +204,7 @@ def _properties() -> Iterator[Part]:
     yield above("K12", "G of small letters less prose", windows("lower", SHORT).G - prose)
 
 
-def _heads() -> Iterator[Part]:
+def _judge_heads() -> Iterator[Part]:
     within, between = (float(shares.mean()) for shares in agreement())
     yield number("K13", "heads whose signs agree within a kind", within, "at least 0.7")
     yield number("K13", "and between two kinds", between, "at most 0.62")
@@ -213,7 +213,7 @@ def _heads() -> Iterator[Part]:
     yield decided("K14", "share of ten heads", expected, high, high < 0.5, refuted=low >= 0.5)
 
 
-def _factors() -> Iterator[Part]:
+def _judge_factors() -> Iterator[Part]:
     for tokens, most in ((SHORT, 0.01), (LONG, 0.005)):
         gains = own_gains(tokens)
         kind = max(gains, key=lambda kind: float(gains[kind].mean()))

@@ -21,13 +21,13 @@ from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as logits_of
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
-from experiments.lab import data
+from experiments.lab.batches import MASK_STREAM, START_STREAM, WEIGHT_STREAM
 from experiments.lab.descent import descend
 from experiments.lab.head_measures import LAWS, Trial, of_lengths
-from experiments.lab.model import Config, Transformer, fitted, named_law
+from experiments.lab.model import Config, Transformer, named_law, with_train_length
 from experiments.lab.tasks import QUERIES, Task, nearest, sequences
 
-BLOCKS = 50
+STRETCHES = 50
 """The losses of training are kept as the means of so many stretches."""
 CHUNK = 2**18
 """Keys that are drawn at a time in a test; an eighth of it, for a Transformer."""
@@ -62,14 +62,14 @@ class Head(nn.Module):
     def __init__(self, config: Config, seed: int = 0) -> None:
         super().__init__()
         self.config = config
-        rng = np.random.default_rng([seed, data.WEIGHTS])
+        rng = np.random.default_rng([seed, WEIGHT_STREAM])
         drawn = rng.standard_normal((2, config.head_size, config.width)) / np.sqrt(config.width)
         self.query, self.key = (nn.Parameter(torch.from_numpy(matrix).float()) for matrix in drawn)
         self.scale = nn.Parameter(torch.ones(())) if config.learned_scale else None
         if config.policy is None:
             self.unit = config.alpha_number() / (1.0 if config.cosine else config.head_size**0.5)
         else:
-            rule = fitted(config.policy, config.sequence)
+            rule = with_train_length(config.policy, config.sequence)
             self.unit = float(rule.scale(config.sequence, config.head_size))
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -96,13 +96,13 @@ def train_and_test(config: Config, task: Task) -> HeadResult:
     >>> [row["n"] for row in result.measured], result.losses[-1] < result.losses[0]
     ([8, 32], True)
     """
-    model, losses = trained(config, task)
+    model, losses = train_model(config, task)
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
         return HeadResult(losses[: bad[0]].tolist(), int(bad[0]), [])
     with torch.no_grad():
         lengths = dict.fromkeys([config.sequence, *task.lengths])
-        trials = (trial(config, task, model, n) for n in lengths)
+        trials = (run_trial(config, task, model, n) for n in lengths)
         tests = of_lengths(trials, config.sequence, config.head_size)
     learned = None
     if isinstance(model, Transformer):
@@ -110,17 +110,17 @@ def train_and_test(config: Config, task: Task) -> HeadResult:
     return HeadResult(losses.tolist(), None, tests, learned)
 
 
-def trained(config: Config, task: Task) -> tuple[nn.Module, FloatArray]:
+def train_model(config: Config, task: Task) -> tuple[nn.Module, FloatArray]:
     """Return a trained model, and the mean losses of the stretches."""
     kind = Head if task.name == "nearest" else Transformer
     model = kind(config, task.seed)
-    steps = descend(model, task, batches(config, task), batch_loss)
+    steps = descend(model, task, draw_batches(config, task), batch_loss)
     losses = [value.item() for *_, value in steps]
-    stretches = np.array_split(losses, min(BLOCKS, task.steps))
+    stretches = np.array_split(losses, min(STRETCHES, task.steps))
     return model, np.array([part.mean() for part in stretches])
 
 
-def rows_of(
+def draw_rows(
     config: Config, task: Task, n: int, rng: np.random.Generator, sets: int
 ) -> list[Tensor]:
     """Return sets of rows: what the model reads, what it is to say, and the needle."""
@@ -132,13 +132,13 @@ def rows_of(
     return [torch.from_numpy(array) for array in (*drawn.read, drawn.answer, drawn.needle)]
 
 
-def batches(config: Config, task: Task) -> Iterator[list[Tensor]]:
+def draw_batches(config: Config, task: Task) -> Iterator[list[Tensor]]:
     """Yield batches of training without end, the same for each model."""
-    rng, n = np.random.default_rng([task.seed, data.STARTS]), config.sequence
+    rng, n = np.random.default_rng([task.seed, START_STREAM]), config.sequence
     while True:
         if task.shortest is not None:
             n = round(float(np.exp(rng.uniform(np.log(task.shortest), np.log(config.sequence)))))
-        yield rows_of(config, task, n, rng, task.batch)
+        yield draw_rows(config, task, n, rng, task.batch)
 
 
 def batch_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
@@ -147,14 +147,14 @@ def batch_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     return _answer_loss(model(*read), answer, "mean")
 
 
-def trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
+def run_trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
     """Return what a model does at n; the same rows for each model."""
-    rng = np.random.default_rng([task.seed, data.MASKS, n])
+    rng = np.random.default_rng([task.seed, MASK_STREAM, n])
     most = max(1, CHUNK // (8 if isinstance(model, Transformer) else 1) // n)
     total = task.rows // QUERIES
     parts = []
     for start in range(0, total, most):
-        *read, answer, needle = rows_of(config, task, n, rng, min(most, total - start))
+        *read, answer, needle = draw_rows(config, task, n, rng, min(most, total - start))
         answer, needle = answer[:, -QUERIES:], needle[:, -QUERIES:]
         if isinstance(model, Transformer):
             part = _answer_columns(model, read[0], answer)

@@ -20,7 +20,8 @@ from attnlib import retrieval
 from attnlib.retrieval import Tilted
 from attnlib.scores import Cosine
 from experiments import one_head, records
-from experiments.judging import Part, Values, above, between, number, power_of_2
+from experiments.judges.judging import Part, Values, above, between, number
+from experiments.lab.comparison import power_of_two
 from experiments.lab.tasks import tilt
 from experiments.one_head import DECAYED_STRENGTH, DECAYED_WIDTH, KEYS, STRENGTH, WIDTH
 
@@ -45,7 +46,7 @@ def mean_loss(width: int = WIDTH, strength: float = STRENGTH) -> CubicSpline:
     return CubicSpline(alpha, retrieval.loss(Cosine(width), Tilted(theta), alpha, KEYS))
 
 
-def model(tau: Values, first: float) -> Values:
+def model_alpha(tau: Values, first: float) -> Values:
     """Return α(τ) by dα/dτ = −(2/√w) α L′(α) from α(0) = `first`: directions do not change."""
     slope = mean_loss().derivative()
 
@@ -60,7 +61,7 @@ def model(tau: Values, first: float) -> Values:
 
 
 def model_delay(factor: float, *, aligned: bool = False) -> float:
-    """Return the τ at which the model's loss has halved, for a start of that factor.
+    """Return the τ at which the model_alpha's loss has halved, for a start of that factor.
 
     A random start goes on like an aligned one of half its size.
     """
@@ -172,23 +173,23 @@ def over_theta(decay: float) -> Values:
 # --- what became of the predictions ---------------------------------------------------------------
 
 
-def parts() -> Iterator[Part]:
+def judge_one_head() -> Iterator[Part]:
     """Yield all parts of the predictions, in their order."""
     sgd = {factor: Ways("sgd", factor) for factor in one_head.FACTORS}
     aligned = Ways("sgd", SMALL[0], aligned=True)
-    yield from sizes(sgd, aligned)
-    yield from order(sgd)
-    yield from delays(sgd, aligned)
-    yield from by_adam()
-    yield from with_decay()
+    yield from judge_sizes(sgd, aligned)
+    yield from judge_order(sgd)
+    yield from judge_delays(sgd, aligned)
+    yield from judge_adam()
+    yield from judge_decay()
 
 
 def named(factor: float) -> str:
     """Return a factor as the pages write it."""
-    return "1" if factor == 1.0 else power_of_2(factor)
+    return "1" if factor == 1.0 else power_of_two(factor)
 
 
-def sizes(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
+def judge_sizes(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
     """Yield whether sizes follow the scale gradient."""
     all_of_them = {**{named(f): ways for f, ways in sgd.items()}, "aligned": aligned}
     for name, ways in all_of_them.items():
@@ -206,7 +207,7 @@ def rise(ways: Ways, name: str) -> Values:
     return ways[name][:, -1] - ways[name][:, 0]
 
 
-def order(sgd: dict[float, Ways]) -> Iterator[Part]:
+def judge_order(sgd: dict[float, Ways]) -> Iterator[Part]:
     """Yield which comes first, direction or size."""
     for factor, ways in sgd.items():
         cosine = ways.at(ways.direction, ways.first(ways.growth, 2.0))
@@ -225,7 +226,7 @@ def order(sgd: dict[float, Ways]) -> Iterator[Part]:
         yield number("H5", f"from {named(factor)}, largest difference", apart, "below 0.05")
 
 
-def delays(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
+def judge_delays(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
     """Yield how late the plateau is left, and where a head ends."""
     for before, after, low, high in ((SMALL[0], SMALL[1], 58, 70), (SMALL[1], SMALL[2], 120, 136)):
         later = sgd[after].delay() - sgd[before].delay()
@@ -234,7 +235,7 @@ def delays(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
         ratio = ways.delay() * ways.rate / model_delay(factor)
         top = 1.12 if factor in SMALL else 2.0
         yield between("H7", f"from {named(factor)}", ratio, 1.0, top)
-    expected = model(aligned.rate * aligned.steps, float(aligned.alpha[0, 0]))
+    expected = model_alpha(aligned.rate * aligned.steps, float(aligned.alpha[0, 0]))
     most = np.abs(aligned.alpha / expected - 1.0).max(axis=1)
     yield number("H8", "largest difference, relative", most, "below 0.07")
     ways = sgd[1.0]
@@ -248,7 +249,7 @@ def delays(sgd: dict[float, Ways], aligned: Ways) -> Iterator[Part]:
     yield number("H10", "evenness", even, "at least 0.93")
 
 
-def by_adam() -> Iterator[Part]:
+def judge_adam() -> Iterator[Part]:
     """Yield what is different under Adam."""
     adam = {factor: Ways("adam", factor) for factor in one_head.FACTORS}
     late = adam[SMALL[2]].delay() / adam[SMALL[1]].delay()
@@ -264,7 +265,7 @@ def by_adam() -> Iterator[Part]:
         yield number("H13", f"from {named(factor)}", ratio, "at least 5")
 
 
-def with_decay() -> Iterator[Part]:
+def judge_decay() -> Iterator[Part]:
     """Yield what weight decay takes away."""
     alive = one_head.L2[:-1]
     for decay in alive:

@@ -1,8 +1,9 @@
 """What became of the predictions about the factor c = (n/e)^½ on attention's output.
 
-The sweeps of the same names have them in words and with what refutes them; `experiments.length`
-says what a part is. "note" has the factor, "larger" its larger start of W alone, "smaller" its
-larger rate alone. Chapters: almost_scaled_training, training_details, predictions.
+The sweeps of the same names have them in words and with what refutes them. Of the variants "note"
+has the factor, "larger" its larger start of W alone, "smaller" its larger rate alone.
+
+Chapters: almost_scaled_training, training_details, predictions.
 """
 
 import math
@@ -13,13 +14,15 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from experiments import records
-from experiments.judging import Part, Values, above, between, decided, number, power_of_2
+from experiments.judges.judging import Part, Values, above, between, decided, number
+from experiments.judges.rates import best_log2_rates
 from experiments.lab import comparison
 from experiments.lab.comparison import (
     loss_curves,
     loss_increase,
     loss_increase_with_own_rates,
     losses,
+    power_of_two,
 )
 from experiments.lab.sweep import Outcome
 
@@ -63,7 +66,7 @@ def ours() -> Sequence[Outcome]:
     return records.merge_runs("cause", "cause_seeds", "cause_rates")
 
 
-def source_start() -> Iterator[Part]:
+def judge_source_start() -> Iterator[Part]:
     """Yield what was predicted of start and rate from the post's start, six rates."""
     runs = records.runs("source_start")
     rates = _rates(runs)
@@ -80,14 +83,14 @@ def source_start() -> Iterator[Part]:
     yield number(4, "both, each at its best rate", at_best, "above 0")
 
 
-def cause_seeds() -> Iterator[Part]:
+def judge_cause_seeds() -> Iterator[Part]:
     """Yield what was predicted of start and rate from our start, at two rates."""
     start, speed, _ = (loss_increase(ours(), name) for name in HALVES)
     for at, rate in ((2, "2⁻⁹"), (3, "2⁻¹⁰")):
         yield above(1, f"start − rate, {rate}", start[at] - speed[at])
 
 
-def cause_rates() -> Iterator[Part]:
+def judge_cause_rates() -> Iterator[Part]:
     """Yield what was predicted of the largest and the smallest rate from our start."""
     start, speed, both = (loss_increase(ours(), name).mean(axis=1) for name in HALVES)
     yield number(1, "start over both, 2⁻¹¹", float(start[4] / both[4]), "at least 0.8")
@@ -96,9 +99,9 @@ def cause_rates() -> Iterator[Part]:
         yield number(2, f"{name} over both, 2⁻⁷", float(rises[0] / both[0]), "at least 0.5")
 
 
-def dose() -> Iterator[Part]:
+def judge_dose() -> Iterator[Part]:
     """Yield what was predicted of other starts of W in the post's model."""
-    yield from _other_starts("dose")
+    yield from _judge_other_starts("dose")
     new = {"inverse", "c2", "factor_c", "factor_c2", "skip"}
     runs = [run for run in branches("dose", "1") if run.variant in new]
     yield number(4, f"rank correlation, {len(runs)} runs", rank(runs), "at least 0.8")
@@ -108,20 +111,20 @@ def dose() -> Iterator[Part]:
     yield number(5, "lowest rise, branch above 30", large, "above 0.4")
 
 
-def dose_unit() -> Iterator[Part]:
+def judge_dose_unit() -> Iterator[Part]:
     """Yield the same of a model that starts as ours."""
-    return _other_starts("dose_unit")
+    return _judge_other_starts("dose_unit")
 
 
-def _other_starts(experiment: str) -> Iterator[Part]:
+def _judge_other_starts(experiment: str) -> Iterator[Part]:
     runs = records.runs(experiment)
     once, twice, factor, skip = (
         loss_increase(runs, name, "1") for name in ("c", "c2", "factor", "skip")
     )
     rates = _rates(runs)
     for i, rate in enumerate(rates):
-        yield _step(1, f"c − 1, {rate}", once[i])
-        yield _step(1, f"c² − c, {rate}", twice[i] - once[i])
+        yield _positive_part(1, f"c − 1, {rate}", once[i])
+        yield _positive_part(1, f"c² − c, {rate}", twice[i] - once[i])
     for i, rate in enumerate(rates):
         share = float(skip[i].mean() / factor[i].mean())
         yield number(2, f"skip over factor, {rate}", share, "below 0.5")
@@ -130,13 +133,13 @@ def _other_starts(experiment: str) -> Iterator[Part]:
         yield number(3, f"factor over c, {rate}", share, "at least 0.5")
 
 
-def _step(at: int, what: str, values: Values) -> Part:
+def _positive_part(at: int, what: str, values: Values) -> Part:
     """Return a part whose mean has to be positive, refuted by two standard errors below 0."""
     mean, error = values.mean(), values.std(ddof=1) / math.sqrt(values.size)
     return decided(at, what, "> 0", values, bool(mean > 0.0), refuted=bool(mean + 2 * error < 0.0))
 
 
-def both_branches() -> Iterator[Part]:
+def judge_both_branches() -> Iterator[Part]:
     """Yield what was predicted where both branches of a block are multiplied."""
     runs = records.runs("dose")
     skip, factor = (loss_increase(runs, name, "1") for name in ("skip", "factor"))
@@ -147,7 +150,7 @@ def both_branches() -> Iterator[Part]:
         yield number(2, f"both branches over factor, {rate}", share, "below 0.5")
 
 
-def exact_source() -> Iterator[Part]:
+def judge_exact_source() -> Iterator[Part]:
     """Yield what was predicted of the exact factor of each position."""
     runs, others = records.runs("exact_source"), records.runs("source_start")
     here = np.isin(comparison.learning_rates(others), comparison.learning_rates(runs))
@@ -159,7 +162,7 @@ def exact_source() -> Iterator[Part]:
         yield number(2, f"exact − (n/e)^½, {rate}", exact[i] - note[i], "below 0")
 
 
-def longer() -> Iterator[Part]:
+def judge_longer() -> Iterator[Part]:
     """Yield what was predicted of 6000 steps at a constant rate."""
     runs = records.runs("longer")
     for rate, eta in zip(_rates(runs), comparison.learning_rates(runs), strict=True):
@@ -169,7 +172,7 @@ def longer() -> Iterator[Part]:
         yield number(1, f"rise at 6000 over 1500, {rate}", left, "below 0.5")
 
 
-def people_factor() -> Iterator[Part]:
+def judge_people_factor() -> Iterator[Part]:
     """Yield what was predicted of 6000 steps with warm-up and decay."""
     runs = records.runs("people_factor")
     final, unseen = (loss_increase_with_own_rates(runs, "note", of) for of in comparison.MEASURES)
@@ -178,7 +181,7 @@ def people_factor() -> Iterator[Part]:
     yield between(3, "rise on unseen text, at best rates", unseen[-1], -0.03, 0.03)
 
 
-def encoder() -> Iterator[Part]:
+def judge_encoder_slower() -> Iterator[Part]:
     """Yield what was predicted of the two smallest rates of a masked encoder."""
     slower, faster = records.runs("encoder_slower"), records.runs("encoder")
     last = losses(faster, "baseline")[-1]
@@ -189,4 +192,76 @@ def encoder() -> Iterator[Part]:
 
 def _rates(runs: Sequence[Outcome]) -> list[str]:
     """Return the learning rates of a sweep as they are written, such as 2⁻⁹."""
-    return [power_of_2(eta) for eta in comparison.learning_rates(runs)]
+    return [power_of_two(eta) for eta in comparison.learning_rates(runs)]
+
+
+# --- with the best rate of each way of training ---------------------------------------------------
+
+
+def factor_harm(sweep: str, way: str, measure: str = "final_loss") -> Values:
+    """Return the loss with the factor less without, trained in one way, by seed."""
+    return records.losses(sweep, f"{way}_note", measure) - records.losses(
+        sweep, f"{way}_baseline", measure
+    )
+
+
+def harm_removed(way: str) -> Values:
+    """Return the harm at a constant rate less that of a way of training, by seed."""
+    return factor_harm("factor_ingredients", "constant") - factor_harm("factor_ingredients", way)
+
+
+def share_removed(way: str) -> float:
+    """Return the share_removed of the harm at a constant rate that a way of training takes away."""
+    whole = factor_harm("factor_ingredients", "constant").mean()
+    return float(harm_removed(way).mean() / whole)
+
+
+def judge_factor_ingredients() -> Iterator[Part]:
+    """Yield what was predicted of warm-up, cosine, decay and clipping, one by one."""
+    constant = factor_harm("factor_ingredients", "constant")
+    yield between(1, "harm at a constant rate", constant, 0.12, 0.28)
+    yield above(1, "its interval", constant)
+    yield above(2, "harm that all four take away", harm_removed("all"))
+    yield number(2, "share that all four take away", share_removed("all"), "at least 0.5")
+    yield number(3, "share that warm-up takes away", share_removed("warmup"), "at least 0.3333")
+    yield above(3, "half the rate less warm-up", harm_removed("warmup") - harm_removed("lower"))
+    yield between(4, "share that decay takes away", share_removed("decay"), -0.2, 0.2)
+    yield number(5, "share that clipping takes away", share_removed("clip"), "below 0.3333")
+    yield above(6, "harm with all four", factor_harm("factor_ingredients", "all"))
+
+
+def judge_factor_short() -> Iterator[Part]:
+    """Yield what was predicted of 1500 steps, each cell at its own best rate."""
+    constant, people = (factor_harm("factor_short", way) for way in ("constant", "people"))
+    yield number(1, "harm at a constant rate", constant, "above 0.08")
+    yield above(1, "its interval", constant)
+    yield number(2, "harm as people train", people, "below 0.06")
+    yield above(3, "constant less people's", constant - people)
+
+
+def judge_factor_short_rates() -> Iterator[Part]:
+    """Yield what was predicted of their rates, in powers of 2."""
+    best = best_log2_rates("factor_short_rates")
+    for model in ("baseline", "note"):
+        gain = best[f"people_{model}"] - best[f"constant_{model}"]
+        yield number(1, f"{model}, people's over constant", gain, "at least 1")
+    for way in ("constant", "people"):
+        gain = best[f"{way}_note"] - best[f"{way}_baseline"]
+        yield number(2, f"{way}, factor's over baseline's", gain, "at most 0")
+
+
+def judge_factor_long() -> Iterator[Part]:
+    """Yield what was predicted of 6000 steps, each cell at its own best rate."""
+    constant, people = (factor_harm("factor_long", way) for way in ("constant", "people"))
+    yield above(1, "harm at a constant rate", constant)
+    yield between(2, "harm as people train", people, 0.0, 0.04)
+    yield number(3, "constant less people's", constant - people, "below 0.1")
+    brief = factor_harm("factor_short", "constant").mean()
+    yield number(4, "harm over that of 1500 steps", float(constant.mean() / brief), "below 0.5")
+
+
+def judge_factor_long_rates() -> Iterator[Part]:
+    """Yield what was predicted of their rates."""
+    for cell, rate in best_log2_rates("factor_long_rates").items():
+        low, high = (-10.0, -9.0) if cell.startswith("constant") else (-8.0, -7.0)
+        yield between(1, f"{cell}, log₂ of the best rate", rate, low, high)

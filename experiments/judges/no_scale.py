@@ -8,18 +8,30 @@ from typing import Any
 
 import numpy as np
 
-from experiments.judging import Part, Values, between, graded, limits, near, number, surely
+from experiments.judges.judging import (
+    Part,
+    Values,
+    above,
+    between,
+    decided,
+    graded,
+    limits,
+    near,
+    number,
+    surely,
+)
+from experiments.judges.rates import best_log2_rates
 from experiments.records import losses, of_variant, runs
 
 SIZES = (16, 64, 256)
 """Dimensions of a head; the width is 256 each time."""
 
-WITH_NORM = ("no_scale_norm", "no_scale_norm_wider")
+NORM_SWEEPS = ("no_scale_norm", "no_scale_norm_wider")
 NEAR = 0.03
 """What the predictions call no difference, in nats per byte."""
 
 
-def curve(variant: str, *sweeps: str) -> Values:
+def losses_by_rate(variant: str, *sweeps: str) -> Values:
     """Return the learning rates at which a variant was run, and its losses: shape (2, rates)."""
     recorded: list[Any] = [outcome for sweep in sweeps for outcome in runs(sweep)]
     config_of = {setting.variant: setting.config for setting, _ in recorded}
@@ -36,7 +48,7 @@ def _above_root(sweep: str, scale: str, d: int, measure: str = "final_loss") -> 
     return losses(sweep, f"{scale}_{d}", measure) - losses(sweep, f"root_{d}", measure)
 
 
-def at_best(scale: str, d: int) -> list[Any]:
+def best_runs(scale: str, d: int) -> list[Any]:
     """Return the runs of a scale at its best rate, one a seed."""
     return of_variant("no_scale_seeds", f"{scale}_{d}")
 
@@ -46,25 +58,25 @@ def rise(scale: str, d: int, measure: str = "final_loss") -> Values:
     return _above_root("no_scale_seeds", scale, d, measure)
 
 
-def best_with_norm(scale: str, d: int) -> Any:
+def best_norm_run(scale: str, d: int) -> Any:
     """Return the run with QK-norm that ends lowest, of those of a scale; one seed."""
-    own: list[Any] = [o for sweep in WITH_NORM for o in of_variant(sweep, f"norm_{scale}_{d}")]
+    own: list[Any] = [o for sweep in NORM_SWEEPS for o in of_variant(sweep, f"norm_{scale}_{d}")]
     return min(own, key=lambda outcome: float(outcome.run.final_loss))
 
 
-def rise_with_norm(scale: str, d: int, measure: str = "final_loss") -> float:
+def norm_rise(scale: str, d: int, measure: str = "final_loss") -> float:
     """Return the loss of a scale with QK-norm minus that of 1/√d, each at its best rate."""
-    ends = (getattr(best_with_norm(name, d).run, measure) for name in (scale, "root"))
+    ends = (getattr(best_norm_run(name, d).run, measure) for name in (scale, "root"))
     return float(np.subtract(*ends))
 
 
-def unseen(variant: str, d: int) -> Values:
+def norm_rise_unseen(variant: str, d: int) -> Values:
     """Return the loss with QK-norm minus that of 1/√d, of the two seeds that chose no rate."""
     own, root = (losses("no_scale_norm_seeds", f"norm_{name}_{d}") for name in (variant, "root"))
     return own - root
 
 
-def over_unseen(measure: str = "final_loss") -> Values:
+def inverse_d_rise(measure: str = "final_loss") -> Values:
     """Return by how much 1/d ends above 1/√d in heads of 256, of the five seeds 1 to 5.
 
     None of them chose the rate; the last three were run to test it.
@@ -75,19 +87,24 @@ def over_unseen(measure: str = "final_loss") -> Values:
     return np.concatenate([first[1:], more])
 
 
-def as_people_train(d: int, measure: str = "final_loss") -> Values:
+def people_rise(d: int, measure: str = "final_loss") -> Values:
     """Return the loss of scale 1 minus that of 1/√d with warm-up and decay, one a seed."""
     return _above_root("people_undivided", "one", d, measure)
 
 
+def undivided_low_rise(measure: str = "final_loss") -> Values:
+    """Return the loss of undivided heads of 256 as people train less that of 1/√d, by seed."""
+    return losses("undivided_low", "one", measure) - losses("undivided_low", "root", measure)
+
+
 def spreads(scale: str, d: int) -> tuple[tuple[int, ...], Values]:
     """Return the recorded steps, and the spread of the logits over both layers there, by seed."""
-    recorded = [outcome.run for outcome in at_best(scale, d)]
+    recorded = [outcome.run for outcome in best_runs(scale, d)]
     squares = [np.square(run.spreads).mean(axis=1) for run in recorded]
     return recorded[0].recorded_at, np.sqrt(squares)
 
 
-def predicted() -> Iterator[Part]:
+def judge_no_scale() -> Iterator[Part]:
     """Yield what no_scale.toml predicted of models without QK-norm, each at its own best rate."""
     for d in (16, 64):
         yield between(1, f"scale 1 − 1/√d, d = {d}", rise("one", d), -NEAR, NEAR)
@@ -100,32 +117,32 @@ def predicted() -> Iterator[Part]:
         yield number(4, f"1/√d, last spread, d = {d}", spreads("root", d)[1][:, -1], "above 1")
 
 
-def predicted_with_norm() -> Iterator[Part]:
+def judge_no_scale_norm() -> Iterator[Part]:
     """Yield what no_scale_norm.toml predicted of models with QK-norm, one seed."""
     for d in (64, 256):
-        yield number(1, f"1/d − 1/√d, d = {d}", rise_with_norm("over", d), "above 0.1")
-    yield number(1, "scale 1 − 1/√d, d = 256", rise_with_norm("one", 256), "above 0.1")
+        yield number(1, f"1/d − 1/√d, d = {d}", norm_rise("over", d), "above 0.1")
+    yield number(1, "scale 1 − 1/√d, d = 256", norm_rise("one", 256), "above 0.1")
     for d in SIZES:
-        yield between(2, f"learned − 1/√d, d = {d}", rise_with_norm("learned", d), -NEAR, NEAR)
+        yield between(2, f"learned − 1/√d, d = {d}", norm_rise("learned", d), -NEAR, NEAR)
 
 
-def predicted_with_norm_again() -> Iterator[Part]:
+def judge_no_scale_norm_seeds() -> Iterator[Part]:
     """Yield what no_scale_norm_seeds.toml predicted of the two seeds that chose no rate."""
     for d in (64, 256):
-        yield near(1, f"learned − 1/√d, d = {d}", unseen("learned", d), 0.0, NEAR)
+        yield near(1, f"learned − 1/√d, d = {d}", norm_rise_unseen("learned", d), 0.0, NEAR)
     for d in (64, 256):
-        yield number(2, f"1/d − 1/√d, d = {d}", unseen("over", d), "above 0.1")
+        yield number(2, f"1/d − 1/√d, d = {d}", norm_rise_unseen("over", d), "above 0.1")
 
 
-def predicted_unseen() -> Iterator[Part]:
+def judge_no_scale_unseen() -> Iterator[Part]:
     """Yield what no_scale_unseen.toml predicted of 1/d in heads of 256 with more seeds."""
-    gaps = over_unseen()
+    gaps = inverse_d_rise()
     yield between(1, "1/√d − 1/d, three new seeds", -gaps[2:], 0.0, 0.05)
     low, high = limits(gaps)
     yield number(2, "from 0 to the interval of five seeds", max(low, -high, 0.0), "at most 0")
 
 
-def predicted_people_rates() -> Iterator[Part]:
+def judge_people_undivided_rates() -> Iterator[Part]:
     """Yield what people_undivided_rates.toml predicted of the best rates, in powers of 2."""
     for d in (64, 256):
         undivided, root = (
@@ -136,9 +153,26 @@ def predicted_people_rates() -> Iterator[Part]:
         yield graded(1, what, np.log2(root / undivided), 1.0, 0.0)
 
 
-def predicted_people() -> Iterator[Part]:
+def judge_people_undivided() -> Iterator[Part]:
     """Yield what people_undivided.toml predicted of scale 1 with warm-up and decay."""
     for d, half in ((64, 0.145), (256, 0.17)):
-        yield number(1, f"scale 1 − 1/√d, d = {d}", as_people_train(d), f"below {half}")
+        yield number(1, f"scale 1 − 1/√d, d = {d}", people_rise(d), f"below {half}")
     for d in (64, 256):
-        yield surely(number(2, f"scale 1 − 1/√d, d = {d}", as_people_train(d), "above 0.02"))
+        yield surely(number(2, f"scale 1 − 1/√d, d = {d}", people_rise(d), "above 0.02"))
+
+
+def judge_undivided_low() -> Iterator[Part]:
+    """Yield what was predicted of undivided heads of 256 as people train."""
+    harm = undivided_low_rise()
+    yield number(1, "undivided less 1/√d", harm, "below 0.45")
+    yield number(2, "undivided less 1/√d", harm, "above 0.1")
+    yield above(2, "its interval", harm)
+    low, high = limits(harm)
+    yield decided(3, "undivided less 1/√d", "at least 0.25", harm, low > 0.25, refuted=high < 0.25)
+
+
+def judge_undivided_low_rates() -> Iterator[Part]:
+    """Yield what was predicted of their rates."""
+    best = best_log2_rates("undivided_low_rates")
+    yield number(1, "undivided, log₂ of the best rate", best["one"], "at most -12")
+    yield between(2, "1/√d, log₂ of the best rate", best["root"], -10.0, -9.0)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from experiments.judging import HOLDS, OPEN, REFUTED, Part
+from experiments.judges.judging import HOLDS, OPEN, REFUTED, Part
 from experiments.records import HERE
 
 

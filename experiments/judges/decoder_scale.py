@@ -2,7 +2,7 @@
 
 A head's size is s = ‖W_q‖ ‖W_k‖, its direction α/s, with the α of its block; G is the sum over the
 heads of ∂L/∂log t. The sweeps sizes_adam.toml, sizes_descent.toml and decay.toml have the
-predictions in words and with what refutes them; `experiments.judging` says what a part is.
+predictions in words and with what refutes them; `experiments.judges.judging` says what a part is.
 
 Chapters: learning_scale, predictions.
 """
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from experiments.designed import best_rates
-from experiments.judging import OPEN, Part, Values, above, between, decided, limits, number
+from experiments.judges.judging import OPEN, Part, Values, above, between, decided, limits, number
+from experiments.judges.rates import best_log2_rates
 from experiments.records import of_variant, runs
 
 PLATEAU = 2.3
@@ -55,7 +55,7 @@ def by_direction(sweep: str, start: str, layer: int = 1) -> Values:
     return np.array(shares)
 
 
-def _doubling(at: int, sweep: str, start: str, *, direction: bool) -> Part:
+def _doubling_part(at: int, sweep: str, start: str, *, direction: bool) -> Part:
     shares = by_direction(sweep, start)
     word = "direction" if direction else "size"
     values = shares if direction else 1.0 - shares
@@ -63,11 +63,11 @@ def _doubling(at: int, sweep: str, start: str, *, direction: bool) -> Part:
     return part if len(shares) >= 3 else part._replace(verdict=OPEN)
 
 
-def sizes_adam() -> Iterator[Part]:
+def judge_sizes_adam() -> Iterator[Part]:
     """Yield what was predicted of Adam."""
     name = "sizes_adam"
-    yield _doubling(1, name, "start_1", direction=True)
-    yield _doubling(2, name, "start_256th", direction=False)
+    yield _doubling_part(1, name, "start_1", direction=True)
+    yield _doubling_part(2, name, "start_256th", direction=False)
     left = {start: left_plateau(name, f"start_{start}") for start in ("256th", "16th", "1", "4")}
     yield number(3, "plateau, from 1/256 over from 1", left["256th"] / left["1"], "at most 2")
     yield number(4, "plateau, from 1/16 over from 1", left["16th"] / left["1"], "at most 1.3")
@@ -104,7 +104,7 @@ def explained(start: str) -> Values:
     return np.array(shares)
 
 
-def sizes_descent() -> Iterator[Part]:
+def judge_sizes_descent() -> Iterator[Part]:
     """Yield what was predicted of gradient descent."""
     name = "sizes_descent"
     for start in ("start_16th", "start_1", "start_4"):
@@ -113,7 +113,7 @@ def sizes_descent() -> Iterator[Part]:
     apart = np.array([_rms(np.subtract(*change.swapaxes(0, 1))) for change in changes])
     both = np.array([_rms(change.sum(axis=1)) for change in changes])
     yield number(2, "change of the difference over that of the sum", apart / both, "below 0.2")
-    yield _doubling(3, name, "start_1", direction=True)
+    yield _doubling_part(3, name, "start_1", direction=True)
     left = {start: left_plateau(name, f"start_{start}") for start in ("16th", "1")}
     yield between(4, "plateau, from 1/16 over from 1", left["16th"] / left["1"], 1.2, 5.0)
     sums = []
@@ -128,9 +128,9 @@ def _rms(values: Values) -> float:
     return float(np.sqrt(np.square(values).mean()))
 
 
-def sizes_descent_rates() -> Iterator[Part]:
+def judge_sizes_descent_rates() -> Iterator[Part]:
     """Yield what was predicted of its rates, in powers of 2."""
-    for start, rate in best_rates("sizes_descent_rates").items():
+    for start, rate in best_log2_rates("sizes_descent_rates").items():
         yield between(1, f"from {start[6:]}, log₂ of the best rate", rate, -2.0, -1.0)
 
 
@@ -145,7 +145,7 @@ def slope_on(variant: str, held_back: bool = False) -> Values:
     return np.array([np.nanmean(sample, axis=0).sum() for sample in samples])
 
 
-def decay() -> Iterator[Part]:
+def judge_decay() -> Iterator[Part]:
     """Yield what was predicted of AdamW's weight decay."""
     sizes = {variant: total_size(variant) for variant in DECAYS}
     for before, after in pairwise(DECAYS):
