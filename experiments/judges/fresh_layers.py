@@ -1,6 +1,6 @@
-"""What became of the predictions about fresh layers: predictions/starts.md and starts.toml.
+"""Verdicts on the predictions about fresh layers: predictions/starts.md and starts.toml.
 
-`experiments.starts` measured them, `experiments.judges.judging` says what a part is.
+`experiments.starts` measured the layers.
 
 Chapters: almost_scaled, predictions.
 """
@@ -13,11 +13,11 @@ from experiments import records
 from experiments.judges.judging import Part, between, number
 
 TOKENS = 512
-"""Of the fresh GPT-2 that is measured by depth."""
+"""Of the input of the fresh GPT-2 that is measured by depth."""
 
 
 def judge_starts() -> Iterator[Part]:
-    """Yield all parts of the predictions, in their order."""
+    """Yield the parts of starts.md, in its order."""
     text = (records.HERE / "predictions" / "starts.toml").read_text("utf-8")
     predicted, record = tomllib.loads(text), records.load("starts")
     for at, name, own in ((1, "random", False), (2, "own", True)):
@@ -46,8 +46,11 @@ def judge_starts() -> Iterator[Part]:
 
 
 def judge_depth(layers: list[dict[str, Any]]) -> Iterator[Part]:
-    """Yield what was predicted of the layers of a fresh GPT-2."""
-    outputs, shares = [squared(layer["output"]) for layer in layers], list(map(common, layers))
+    """Yield the parts of prediction 5: the layers of a fresh GPT-2."""
+    outputs, shares = (
+        [squared(layer["output"]) for layer in layers],
+        list(map(common_share, layers)),
+    )
     first = outputs[0]["value"]
     yield near_relative(5, "layer 1, output", outputs[0], 0.00227, 0.05)
     yield near_relative(5, "layer 1, α", layers[0]["alpha"], 0.303, 0.02)
@@ -64,13 +67,13 @@ def judge_depth(layers: list[dict[str, Any]]) -> Iterator[Part]:
     yield near_relative(5, "layer 2, α", layers[1]["alpha"], alpha, 0.05)
 
 
-def common(layer: dict[str, Any]) -> float:
-    """Return ϱ: the share of the values' mean square that all tokens of a layer have in common."""
+def common_share(layer: dict[str, Any]) -> float:
+    """Return ϱ: the share of the values' mean square that a layer's tokens have in common."""
     return max(TOKENS * float(layer["mean"]["value"]) ** 2 - 1.0, 0.0) / (TOKENS - 1)
 
 
 def squared(root: dict[str, float]) -> dict[str, float]:
-    """Return the square of a number, with its standard error."""
+    """Return the square of a number with a standard error, as such a number."""
     value = root["value"]
     return {"value": value**2, "standard_error": 2.0 * value * root["standard_error"]}
 
@@ -78,7 +81,7 @@ def squared(root: dict[str, float]) -> dict[str, float]:
 def near_relative(
     at: int, what: str, measured: dict[str, float], middle: float, tolerance: float
 ) -> Part:
-    """Return a part that may be apart from `middle` by a share of it and two standard errors."""
+    """Return a part that holds up to a share of `middle` and two standard errors from it."""
     error = 2.0 * measured["standard_error"]
     margin = tolerance * middle + error
     expected = f"{middle:.4g} ± {100.0 * tolerance:g} %"

@@ -1,4 +1,4 @@
-"""What became of the predictions about the gain at which QK-norm begins.
+"""The gain at which QK-norm begins: losses of models, and verdicts on predictions.
 
 The sweeps gain_*.toml have one learning rate for all gains, norm_*.toml the best of each α, chosen
 on seeds that are not judged. A gain is given by its α, the factor of the cosine over √d: 1 is √d on
@@ -22,22 +22,23 @@ KINDS = ("learned", "fixed")
 ALPHAS = (0.5, 1.0, 2.25, 4.0, 8.0)
 """At which the gain of the norm_* runs begins, or stays."""
 BRIEF, LONG = 500, 2000
+"""Steps of training."""
 
 
 class GainRuns(MeasuredRuns):
-    """Runs by the name of their variant and their steps, each in the order of its seeds."""
+    """Runs whose gain begins at an α; a kind is "learned", "fixed" or "noise_fixed", say."""
 
     def alphas(self, kind: str, steps: int) -> list[float]:
-        """Return the α at which runs of a kind begin, "learned" or "noise_fixed", say, in order."""
-        names = [variant.rpartition("_") for variant, at in self.runs if at == steps]
-        return sorted(int(alpha) / 100 for before, _, alpha in names if before == kind)
+        """Return the α at which runs of a kind begin, the smallest first."""
+        names = [name.rpartition("_") for name, trained_for in self.runs if trained_for == steps]
+        return sorted(int(alpha) / 100 for kind_of_run, _, alpha in names if kind_of_run == kind)
 
     def of(self, kind: str, alpha: float, steps: int) -> list[Any]:
-        """Return the runs of a kind that begin at α, one a seed."""
+        """Return the runs of a kind that begin at α, by seed."""
         return self.runs[variant(kind, alpha), steps]
 
     def loss(self, kind: str, alpha: float, steps: int) -> Values:
-        """Return the validation loss of each seed, in nats a byte."""
+        """Return the validation losses of a text model, (seeds,), in nats a byte."""
         return np.array([run.validation_loss for run in self.of(kind, alpha, steps)])
 
     def ends(self, kind: str, alpha: float, steps: int) -> Values:
@@ -45,11 +46,11 @@ class GainRuns(MeasuredRuns):
         return alpha * np.array([run.gains[-1][:, 0] for run in self.of(kind, alpha, steps)])
 
     def moved(self, kind: str, alpha: float, steps: int) -> Values:
-        """Return what a recall model's learned gain has become of its start, of each seed."""
+        """Return a recall model's mean learned gain at the end over that at its start, (seeds,)."""
         return np.array([np.mean(run.learned[0][0]) for run in self.of(kind, alpha, steps)])
 
     def best_alpha(self, kind: str, steps: int, among: Iterable[float]) -> float:
-        """Return the α of the least mean loss."""
+        """Return the α of the least mean loss, of those in `among`."""
         return min(among, key=lambda alpha: float(self.loss(kind, alpha, steps).mean()))
 
     def excess(self, kind: str, alpha: float, steps: int) -> Values:
@@ -59,17 +60,17 @@ class GainRuns(MeasuredRuns):
 
 
 def variant(kind: str, alpha: float) -> str:
-    """Return what a sweep calls runs of a kind that begin at α."""
+    """Return the name in a sweep of runs of a kind that begin at α."""
     return f"{kind}_{round(100 * alpha):03d}"
 
 
 def text_runs() -> GainRuns:
-    """Return all runs of decoders whose QK-norm has a gain."""
+    """Return the runs of text models at one learning rate for all gains."""
     return GainRuns([*runs("gain_text"), *runs("gain_text_longer"), *runs("gain_text_faster")])
 
 
 def judge_gain_text() -> Iterator[Part]:
-    """Yield what was predicted of language models of bytes after 500 steps."""
+    """Yield the parts of gain_text.toml: models of text after 500 steps."""
     gains = GainRuns(runs("gain_text"))
     yield from _judge_ends(gains, BRIEF)
     gain = gains.loss("learned", 1.0, BRIEF) - gains.loss("learned", 2.25, BRIEF)
@@ -77,13 +78,14 @@ def judge_gain_text() -> Iterator[Part]:
 
 
 def _judge_ends(gains: GainRuns, steps: int) -> Iterator[Part]:
+    """Yield a part for the smallest α and one for the largest: the loss above the best."""
     for end in (0.5, 8.0):
         excess = max((gains.excess(kind, end, steps) for kind in KINDS), key=np.mean)
         yield number(1, f"{steps} steps, α = {end:g} less the best", excess, "at least 0.02")
 
 
 def judge_gain_text_longer() -> Iterator[Part]:
-    """Yield the same of 500 and of 2000 steps."""
+    """Yield the parts of gain_text_longer.toml: after 2000 steps, beside 500."""
     gains = text_runs()
     yield from _judge_ends(gains, LONG)
     common = gains.alphas("learned", LONG)
@@ -118,26 +120,27 @@ def judge_gain_text_faster() -> Iterator[Part]:
 
 
 def judge_gain_recall() -> Iterator[Part]:
-    """Yield what was predicted of associative recall, where the needle is known."""
+    """Yield the parts of gain_recall.toml: associative recall, where the needle is known."""
     gains = GainRuns(runs("gain_recall"))
 
-    def of(kind: str, alpha: float, n: int) -> Values:
+    def loss(kind: str, alpha: float, n: int) -> Values:
+        """Return the loss of the answer at n tokens, by seed."""
         return gains("none", variant(kind, alpha), LONG, n)
 
     for alpha in (4.0, 8.0):
-        cost = of("noise_fixed", alpha, START) - of("noise_fixed", 1.0, START)
+        cost = loss("noise_fixed", alpha, START) - loss("noise_fixed", 1.0, START)
         yield above(1, f"noise, fixed, α = {alpha:g} less 1, at 64", cost)
     fall = 8.0 * (1.0 - gains.moved("noise_learned", 8.0, LONG))
     yield above(2, "noise, learned, 8 less its end", fall)
     rise = 0.5 * (gains.moved("noise_learned", 0.5, LONG) - 1.0)
     yield above(2, "noise, learned, the end less 0.5", rise)
     for alpha in (4.0, 8.0):
-        gain = of("fixed_fixed", 1.0, FAR) - of("fixed_fixed", alpha, FAR)
+        gain = loss("fixed_fixed", 1.0, FAR) - loss("fixed_fixed", alpha, FAR)
         yield number(3, f"once, fixed, α = 1 less {alpha:g}, at 1024", gain, "at least 0.1")
-    ends = {a: of("fixed_fixed", a, FAR).mean() for a in gains.alphas("fixed_fixed", LONG)}
+    ends = {a: loss("fixed_fixed", a, FAR).mean() for a in gains.alphas("fixed_fixed", LONG)}
     worst = max(ends, key=lambda a: float(ends[a]))
     yield between(3, "once, fixed, the worst α at 1024", worst, 0.5, 0.5, "0.5")
-    cost = of("noise_fixed", 8.0, FAR) - of("noise_fixed", 1.0, FAR)
+    cost = loss("noise_fixed", 8.0, FAR) - loss("noise_fixed", 1.0, FAR)
     yield above(4, "noise, fixed, α = 8 less 1, at 1024", cost)
     names = [variant("noise_fixed", alpha) for alpha in gains.alphas("noise_fixed", LONG)]
     wanted = [gains("best", name, LONG, START).mean() for name in names]
@@ -146,7 +149,7 @@ def judge_gain_recall() -> Iterator[Part]:
 
 
 def judge_gain_text_rates() -> Iterator[Part]:
-    """Yield what was predicted of gains of text models."""
+    """Yield the parts of gain_text_rates.toml: the best rates of text models."""
     losses = losses_by_rate("gain_text_rates")
     yield number(
         1, "of 7, best at 2⁻⁷ or 2⁻⁸", count_best(losses, (2.0**-7, 2.0**-8)), "at least 7"
@@ -154,7 +157,7 @@ def judge_gain_text_rates() -> Iterator[Part]:
 
 
 def judge_gain_recall_rates() -> Iterator[Part]:
-    """Yield what was predicted of gains of recall models."""
+    """Yield the parts of gain_recall_rates.toml: the best rates of recall models."""
     losses = losses_by_rate("gain_recall_rates")
     yield number(
         1, "of 12, best at .003 or .006", count_best(losses, (0.003, 0.006)), "at least 10"
@@ -175,7 +178,7 @@ def norm_loss(kind: str, alpha: float, steps: int) -> Values:
 
 
 def best_alpha(kind: str, steps: int) -> float:
-    """Return the α of the least mean loss."""
+    """Return the α of `ALPHAS` with the least mean loss."""
     return norm_runs(steps).best_alpha(kind, steps, ALPHAS)
 
 
@@ -185,7 +188,7 @@ def excess_over_best(kind: str, alpha: float, steps: int) -> Values:
 
 
 def best_alphas(kind: str, steps: int) -> list[float]:
-    """Return the α that are not surely above the best one: no paired 95 % interval above 0."""
+    """Return each α whose excess over the best is not surely above 0, by its 95 % interval."""
     return [alpha for alpha in ALPHAS if limits(excess_over_best(kind, alpha, steps))[0] <= 0.0]
 
 
@@ -195,7 +198,7 @@ def fixed_less_learned(alpha: float, steps: int) -> Values:
 
 
 def judge_norm_500() -> Iterator[Part]:
-    """Yield what was predicted of QK-norm after 500 steps."""
+    """Yield the parts of norm_500.toml: after 500 steps."""
     for at, kind in enumerate(KINDS, 1):
         kept = best_alphas(kind, 500)
         verdict = bool({0.5, 1.0} & set(kept)) and not {4.0, 8.0} & set(kept)
@@ -207,7 +210,7 @@ def judge_norm_500() -> Iterator[Part]:
 
 
 def judge_norm_2000() -> Iterator[Part]:
-    """Yield what was predicted of QK-norm after 2000 steps."""
+    """Yield the parts of norm_2000.toml: after 2000 steps."""
     kept = {kind: set(best_alphas(kind, 2000)) for kind in KINDS}
     learned = kept["learned"]
     verdict = 1.0 in learned and bool({0.5, 2.25} & learned) and 8.0 not in learned
@@ -227,7 +230,7 @@ def judge_norm_2000() -> Iterator[Part]:
 
 
 def judge_norm_500_rates() -> Iterator[Part]:
-    """Yield what was predicted of their rates."""
+    """Yield the parts of norm_500_rates.toml: the best rates."""
     best = best_log2_rates("norm_500_rates")
     differ = sum(best[f"fixed_{a}"] != best[f"learned_{a}"] for a in ("400", "800"))
     yield number(1, "of α = 4 and 8, best rates that differ", differ, "at least 1")
@@ -237,7 +240,7 @@ def judge_norm_500_rates() -> Iterator[Part]:
 
 
 def judge_norm_2000_rates() -> Iterator[Part]:
-    """Yield the same of 2000 steps."""
+    """Yield the parts of norm_2000_rates.toml: the best rates, beside those of 500 steps."""
     brief, long = best_log2_rates("norm_500_rates"), best_log2_rates("norm_2000_rates")
     same = sum(brief[cell] - long[cell] in (0.0, 1.0) for cell in brief)
     yield number(1, "of 10, the rate of 500 steps or half of it", same, "at least 6")

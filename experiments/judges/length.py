@@ -1,7 +1,6 @@
-"""What became of the predictions about heads that learn to find: experiments/predictions/length.md.
+"""Verdicts on the predictions about single heads that learn to find: 1 to 21 of length.md.
 
-The runs are those of length_head.toml; `parts` has each number and each sign, and its verdict, as
-`experiments.judges.judging` has them.
+The runs are those of length_head.toml.
 """
 
 import math
@@ -18,6 +17,7 @@ from experiments.lab.sweep import Outcome
 from experiments.records import runs
 
 START = 64
+"""n₀, the length of training, in keys or tokens."""
 LENGTHS = (16, 64, 256, 1024, 4096)
 FAR = 1024
 """16 times the length of training."""
@@ -29,19 +29,23 @@ DISTINCT = tuple(law for law in LAWS if law != "qwen")
 
 
 class MeasuredRuns:
-    """The runs, by variant, steps and length: an array over the seeds for each number."""
+    """Runs that were tested at several lengths: an array over the seeds for each number."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self.runs = by_variant(outcomes)
 
     def measured(self, variant: str, steps: int, n: int) -> list[dict[str, Any]]:
-        """Return all that is measured at n, of each seed."""
+        """Return the test at n of each seed."""
         return [
             test for run in self.runs[variant, steps] for test in run.measured if test["n"] == n
         ]
 
     def __call__(self, name: str, variant: str, steps: int, n: int) -> Values:
-        """Return a number of each seed; "none" and the laws are losses, a model's of the answer."""
+        """Return a number of the tests at n, (seeds,).
+
+        `name` is one of a test's numbers, or "none" or a law for the loss under it, in nats; of a
+        Transformer that is the loss of the answer.
+        """
         values = []
         for test in self.measured(variant, steps, n):
             none = test.get("answer_loss", test["loss"])
@@ -51,7 +55,7 @@ class MeasuredRuns:
 
 
 def judge_training_end(heads: MeasuredRuns) -> Iterator[Part]:
-    """What training ends at."""
+    """Yield the parts of 1 to 8: t* and the gap at the end of training."""
 
     def long(name: str, variant: str, n: int = START) -> Values:
         return heads(name, variant, LONG, n)
@@ -96,7 +100,7 @@ def judge_training_end(heads: MeasuredRuns) -> Iterator[Part]:
 
 
 def judge_foresight(heads: MeasuredRuns) -> Iterator[Part]:
-    """What is known of other lengths from n₀ alone."""
+    """Yield the parts of 9 to 11: other lengths, foretold from n₀ alone."""
     for variant in ("noise_50", "noise_70", "fixed_50"):
         for steps in STEPS[2:]:
             for n in LENGTHS[2:]:
@@ -119,6 +123,7 @@ def judge_foresight(heads: MeasuredRuns) -> Iterator[Part]:
 def _judge_foretold(
     at: int, heads: MeasuredRuns, variant: str, steps: int, n: int, margin: Callable[[float], float]
 ) -> Iterator[Part]:
+    """Yield the parts of a weight and a loss at n; `margin` is for a loss."""
     case = f"{variant}, {steps} steps, predicted less measured at {n}"
     weight = heads("predicted_weight", variant, steps, n) - heads("weight", variant, steps, n)
     yield near(at, f"weight: {case}", weight, 0.0, 0.04)
@@ -128,16 +133,16 @@ def _judge_foretold(
 
 
 def judge_laws(heads: MeasuredRuns) -> Iterator[Part]:
-    """Which law wins at 16 n₀, and what it costs below."""
+    """Yield the parts of 12 to 19: the law that wins at 16 n₀, and its cost below n₀."""
 
     def less(
         variant: str, law: str, other: str, steps: int = LONG, n: int = FAR
     ) -> tuple[str, Values]:
-        """Return in words and in numbers what a head loses under one law less under another."""
-        of = variant if steps == LONG else f"{variant}, {steps} steps"
+        """Return the loss under one law less that under another: its name, and by seed."""
+        runs_name = variant if steps == LONG else f"{variant}, {steps} steps"
         where = "" if n == FAR else f" at {n}"
         values = heads(law, variant, steps, n) - heads(other, variant, steps, n)
-        return f"{of}, {law} − {other}{where}", values
+        return f"{runs_name}, {law} − {other}{where}", values
 
     wrong = rule_wrong(heads)
     what = f"laws that win where t* > √r, wrong of {len(wrong)} cells"
@@ -194,7 +199,7 @@ def rule_wrong(heads: MeasuredRuns, *, at_start: bool = False) -> list[bool]:
 
 
 def judge_learned_factors(heads: MeasuredRuns) -> Iterator[Part]:
-    """Factors that are learned."""
+    """Yield the parts of 20 and 21: factors that are learned."""
     more = heads("loss", "noise_70_ssmax", LONG, FAR) - heads("loss", "noise_70", LONG, FAR)
     yield near(20, "noise_70, learned s less plain", more, 0.0, 0.02)
     for steps, least in ((300, 2.5), (1000, 1.4)):
@@ -208,7 +213,7 @@ def judge_learned_factors(heads: MeasuredRuns) -> Iterator[Part]:
 
 
 def judge_length() -> list[Part]:
-    """Return all parts of the predictions, in their order."""
+    """Return the parts of length.md up to 21."""
     heads = MeasuredRuns(runs("length_head"))
     judges = (judge_training_end, judge_foresight, judge_laws, judge_learned_factors)
     return [part for judge in judges for part in judge(heads)]

@@ -1,4 +1,4 @@
-"""What became of the predictions about Transformers that learn to find.
+"""Verdicts on the predictions about Transformers that learn to find.
 
 They are 22 to 33 of predictions/length.md; `length` judges those of single heads. The runs are
 those of length_recall.toml and length_induction.toml, the losses those of the answer.
@@ -24,13 +24,13 @@ LEARNED = 0.9
 
 
 def judge_recall(models: MeasuredRuns) -> Iterator[Part]:
-    """Associative recall, a key that stands there once."""
+    """Yield the parts of 22 to 26 and 29: associative recall, a key that stands there once."""
 
     def of(name: str, n: int) -> Values:
         return models(name, "fixed", LONG, n)
 
     def less(law: str, against: str, n: int = FAR) -> tuple[str, Values]:
-        """Return in words and in numbers what is lost under one law less under another."""
+        """Return the loss under one law less that under another: its name, and by seed."""
         return f"{law} − {against} at {n}", of(law, n) - of(against, n)
 
     yield number(22, "accuracy at 64", of("accuracy", START), "above 0.98")
@@ -63,7 +63,7 @@ def judge_recall(models: MeasuredRuns) -> Iterator[Part]:
 
 
 def judge_false_matches(models: MeasuredRuns) -> Iterator[Part]:
-    """Associative recall with false matches."""
+    """Yield the parts of 27 and 28: associative recall with false matches."""
     losses = {law: models(law, "noise", LONG, FAR) for law in ("none", *LAWS)}
     yield above(27, "ssmax − none at 1024", losses["ssmax"] - losses["none"])
     best = min(LAWS, key=lambda law: float(losses[law].mean()))
@@ -72,7 +72,7 @@ def judge_false_matches(models: MeasuredRuns) -> Iterator[Part]:
 
 
 def judge_trained_laws(models: MeasuredRuns) -> Iterator[Part]:
-    """Models that are trained with a law, or with a gain."""
+    """Yield the parts of 30 and 31: models that are trained with a law, or with a gain."""
 
     def of(variant: str) -> Values:
         return models("none", variant, LONG, FAR)
@@ -85,7 +85,7 @@ def judge_trained_laws(models: MeasuredRuns) -> Iterator[Part]:
 
 
 def judge_induction(models: MeasuredRuns) -> Iterator[Part]:
-    """Two layers, rotary positions."""
+    """Yield the parts of 32 and 33: induction, two layers, rotary positions."""
     right = models("accuracy", "rotary", INDUCTION, START)
     learned = right > LEARNED
     yield number(32, "seeds with accuracy above 0.9 at 64", learned.sum(), "at least 3")
@@ -100,7 +100,7 @@ def judge_induction(models: MeasuredRuns) -> Iterator[Part]:
 
 
 def judge_length_models() -> list[Part]:
-    """Return all parts of the predictions, in their order."""
+    """Return the parts of length.md from 22 on, in their order."""
     models = MeasuredRuns(outcomes())
     judges = (judge_recall, judge_false_matches, judge_trained_laws, judge_induction)
     parts = [part for judge in judges for part in judge(models)]

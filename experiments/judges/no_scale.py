@@ -1,6 +1,9 @@
-"""Decoders that do not divide, with and without QK-norm: their runs, and the predictions.
+"""Decoders that do not divide q·k by √d, with and without QK-norm: losses and verdicts.
 
-The sweeps no_scale*.toml have the predictions in words. Chapters: unscaled, qk_norm.
+A scale is "one", "root", 1/√d, "over", 1/d, or "learned"; d is the dimension of a head. The sweeps
+no_scale*.toml, people_undivided*.toml and undivided_low*.toml have the predictions in words.
+
+Chapters: unscaled, qk_norm, predictions.
 """
 
 from collections.abc import Iterator
@@ -27,57 +30,63 @@ SIZES = (16, 64, 256)
 """Dimensions of a head; the width is 256 each time."""
 
 NORM_SWEEPS = ("no_scale_norm", "no_scale_norm_wider")
+"""The sweeps that choose rates with QK-norm, on one seed."""
 NEAR = 0.03
 """What the predictions call no difference, in nats per byte."""
 
 
 def losses_by_rate(variant: str, *sweeps: str) -> Values:
-    """Return the learning rates at which a variant was run, and its losses: shape (2, rates)."""
-    recorded: list[Any] = [outcome for sweep in sweeps for outcome in runs(sweep)]
-    config_of = {setting.variant: setting.config for setting, _ in recorded}
+    """Return the learning rates of a variant's runs and their losses, (2, rates).
+
+    A run of another sweep counts where its model is the same.
+    """
+    outcomes: list[Any] = [outcome for sweep in sweeps for outcome in runs(sweep)]
+    config_of = {setting.variant: setting.config for setting, _ in outcomes}
     points = sorted(
         (setting.training.learning_rate, run.final_loss)
-        for setting, run in recorded
+        for setting, run in outcomes
         if setting.config == config_of[variant]
     )
     return np.transpose(points)
 
 
 def _above_root(sweep: str, scale: str, d: int, measure: str = "final_loss") -> Values:
-    """Return the losses of a scale minus those of 1/√d, one a seed, in a sweep of best rates."""
+    """Return the loss of a scale less that of 1/√d in a sweep of best rates, (seeds,)."""
     return losses(sweep, f"{scale}_{d}", measure) - losses(sweep, f"root_{d}", measure)
 
 
 def best_runs(scale: str, d: int) -> list[Any]:
-    """Return the runs of a scale at its best rate, one a seed."""
+    """Return the runs of a scale at its best rate, by seed."""
     return of_variant("no_scale_seeds", f"{scale}_{d}")
 
 
 def rise(scale: str, d: int, measure: str = "final_loss") -> Values:
-    """Return the loss of a scale minus that of 1/√d, one a seed, each at its best rate."""
+    """Return the loss of a scale less that of 1/√d, each at its best rate, (seeds,)."""
     return _above_root("no_scale_seeds", scale, d, measure)
 
 
 def best_norm_run(scale: str, d: int) -> Any:
-    """Return the run with QK-norm that ends lowest, of those of a scale; one seed."""
-    own: list[Any] = [o for sweep in NORM_SWEEPS for o in of_variant(sweep, f"norm_{scale}_{d}")]
-    return min(own, key=lambda outcome: float(outcome.run.final_loss))
+    """Return the outcome of a scale with QK-norm whose final loss is least; one seed."""
+    outcomes: list[Any] = [
+        outcome for sweep in NORM_SWEEPS for outcome in of_variant(sweep, f"norm_{scale}_{d}")
+    ]
+    return min(outcomes, key=lambda outcome: float(outcome.run.final_loss))
 
 
 def norm_rise(scale: str, d: int, measure: str = "final_loss") -> float:
-    """Return the loss of a scale with QK-norm minus that of 1/√d, each at its best rate."""
+    """Return the loss of a scale less that of 1/√d with QK-norm, each at its best rate."""
     ends = (getattr(best_norm_run(name, d).run, measure) for name in (scale, "root"))
     return float(np.subtract(*ends))
 
 
-def norm_rise_unseen(variant: str, d: int) -> Values:
-    """Return the loss with QK-norm minus that of 1/√d, of the two seeds that chose no rate."""
-    own, root = (losses("no_scale_norm_seeds", f"norm_{name}_{d}") for name in (variant, "root"))
-    return own - root
+def norm_rise_unseen(scale: str, d: int) -> Values:
+    """Return the same of the two seeds that chose no rate, (2,)."""
+    loss, root = (losses("no_scale_norm_seeds", f"norm_{name}_{d}") for name in (scale, "root"))
+    return loss - root
 
 
 def inverse_d_rise(measure: str = "final_loss") -> Values:
-    """Return by how much 1/d ends above 1/√d in heads of 256, of the five seeds 1 to 5.
+    """Return the loss of 1/d less that of 1/√d in heads of 256, (5,), of the seeds 1 to 5.
 
     None of them chose the rate; the last three were run to test it.
     """
@@ -88,24 +97,27 @@ def inverse_d_rise(measure: str = "final_loss") -> Values:
 
 
 def people_rise(d: int, measure: str = "final_loss") -> Values:
-    """Return the loss of scale 1 minus that of 1/√d with warm-up and decay, one a seed."""
+    """Return the loss of scale 1 less that of 1/√d with warm-up and decay, (seeds,)."""
     return _above_root("people_undivided", "one", d, measure)
 
 
 def undivided_low_rise(measure: str = "final_loss") -> Values:
-    """Return the loss of undivided heads of 256 as people train less that of 1/√d, by seed."""
+    """Return the same in heads of 256 where smaller rates were tried too, (seeds,)."""
     return losses("undivided_low", "one", measure) - losses("undivided_low", "root", measure)
 
 
 def spreads(scale: str, d: int) -> tuple[tuple[int, ...], Values]:
-    """Return the recorded steps, and the spread of the logits over both layers there, by seed."""
-    recorded = [outcome.run for outcome in best_runs(scale, d)]
-    squares = [np.square(run.spreads).mean(axis=1) for run in recorded]
-    return recorded[0].recorded_at, np.sqrt(squares)
+    """Return the recorded steps, and the spread of the logits there, (seeds, records).
+
+    The spread is the root of the mean square over both layers.
+    """
+    best = [outcome.run for outcome in best_runs(scale, d)]
+    squares = [np.square(run.spreads).mean(axis=1) for run in best]
+    return best[0].recorded_at, np.sqrt(squares)
 
 
 def judge_no_scale() -> Iterator[Part]:
-    """Yield what no_scale.toml predicted of models without QK-norm, each at its own best rate."""
+    """Yield the parts of no_scale.toml: without QK-norm, each scale at its best rate."""
     for d in (16, 64):
         yield between(1, f"scale 1 − 1/√d, d = {d}", rise("one", d), -NEAR, NEAR)
     yield number(1, "scale 1 − 1/√d, d = 256", rise("one", 256), f"above {NEAR}")
@@ -118,7 +130,7 @@ def judge_no_scale() -> Iterator[Part]:
 
 
 def judge_no_scale_norm() -> Iterator[Part]:
-    """Yield what no_scale_norm.toml predicted of models with QK-norm, one seed."""
+    """Yield the parts of no_scale_norm.toml: with QK-norm, one seed."""
     for d in (64, 256):
         yield number(1, f"1/d − 1/√d, d = {d}", norm_rise("over", d), "above 0.1")
     yield number(1, "scale 1 − 1/√d, d = 256", norm_rise("one", 256), "above 0.1")
@@ -127,7 +139,7 @@ def judge_no_scale_norm() -> Iterator[Part]:
 
 
 def judge_no_scale_norm_seeds() -> Iterator[Part]:
-    """Yield what no_scale_norm_seeds.toml predicted of the two seeds that chose no rate."""
+    """Yield the parts of no_scale_norm_seeds.toml: the two seeds that chose no rate."""
     for d in (64, 256):
         yield near(1, f"learned − 1/√d, d = {d}", norm_rise_unseen("learned", d), 0.0, NEAR)
     for d in (64, 256):
@@ -135,7 +147,7 @@ def judge_no_scale_norm_seeds() -> Iterator[Part]:
 
 
 def judge_no_scale_unseen() -> Iterator[Part]:
-    """Yield what no_scale_unseen.toml predicted of 1/d in heads of 256 with more seeds."""
+    """Yield the parts of no_scale_unseen.toml: 1/d in heads of 256 with more seeds."""
     gaps = inverse_d_rise()
     yield between(1, "1/√d − 1/d, three new seeds", -gaps[2:], 0.0, 0.05)
     low, high = limits(gaps)
@@ -143,7 +155,7 @@ def judge_no_scale_unseen() -> Iterator[Part]:
 
 
 def judge_people_undivided_rates() -> Iterator[Part]:
-    """Yield what people_undivided_rates.toml predicted of the best rates, in powers of 2."""
+    """Yield the parts of people_undivided_rates.toml: the best rates, in powers of 2."""
     for d in (64, 256):
         undivided, root = (
             of_variant("people_undivided", f"{name}_{d}")[0].setting.training.learning_rate
@@ -154,7 +166,7 @@ def judge_people_undivided_rates() -> Iterator[Part]:
 
 
 def judge_people_undivided() -> Iterator[Part]:
-    """Yield what people_undivided.toml predicted of scale 1 with warm-up and decay."""
+    """Yield the parts of people_undivided.toml: scale 1 with warm-up and decay."""
     for d, half in ((64, 0.145), (256, 0.17)):
         yield number(1, f"scale 1 − 1/√d, d = {d}", people_rise(d), f"below {half}")
     for d in (64, 256):
@@ -162,17 +174,19 @@ def judge_people_undivided() -> Iterator[Part]:
 
 
 def judge_undivided_low() -> Iterator[Part]:
-    """Yield what was predicted of undivided heads of 256 as people train."""
-    harm = undivided_low_rise()
-    yield number(1, "undivided less 1/√d", harm, "below 0.45")
-    yield number(2, "undivided less 1/√d", harm, "above 0.1")
-    yield above(2, "its interval", harm)
-    low, high = limits(harm)
-    yield decided(3, "undivided less 1/√d", "at least 0.25", harm, low > 0.25, refuted=high < 0.25)
+    """Yield the parts of undivided_low.toml: heads of 256 with warm-up and decay."""
+    increase = undivided_low_rise()
+    yield number(1, "undivided less 1/√d", increase, "below 0.45")
+    yield number(2, "undivided less 1/√d", increase, "above 0.1")
+    yield above(2, "its interval", increase)
+    low, high = limits(increase)
+    yield decided(
+        3, "undivided less 1/√d", "at least 0.25", increase, low > 0.25, refuted=high < 0.25
+    )
 
 
 def judge_undivided_low_rates() -> Iterator[Part]:
-    """Yield what was predicted of their rates."""
+    """Yield the parts of undivided_low_rates.toml: their best rates."""
     best = best_log2_rates("undivided_low_rates")
     yield number(1, "undivided, log₂ of the best rate", best["one"], "at most -12")
     yield between(2, "1/√d, log₂ of the best rate", best["root"], -10.0, -9.0)

@@ -1,4 +1,4 @@
-"""Learning rates that recorded sweeps chose, or that their runs show to be best.
+"""The best learning rates of recorded sweeps.
 
 Chapters: length_extrapolation, qk_norm, predictions.
 """
@@ -15,7 +15,7 @@ RateLosses = dict[str, dict[float, float]]
 
 
 def best_log2_rates(name: str) -> dict[str, float]:
-    """Return log₂ of the best learning rate of each variant of a sweep that chooses them."""
+    """Return log₂ of the best learning rate of each variant, of a sweep that chooses rates."""
     chosen = sweep.best_rates(sweep.read(SWEEPS / f"{name}.toml"))
     return {variant: log2(rate) for variant, rate in chosen.items()}
 
@@ -39,5 +39,5 @@ def best_rate(losses: dict[float, float]) -> float:
 
 
 def count_best(losses: RateLosses, rates: tuple[float, ...]) -> int:
-    """Return the number of variants whose best rate is one of these."""
+    """Return the number of variants whose best rate is one of `rates`."""
     return sum(best_rate(of_variant) in rates for of_variant in losses.values())

@@ -1,4 +1,4 @@
-"""What became of the predictions about models that are trained with a rule in n.
+"""Models that are trained with a rule in n: losses, and verdicts on predictions.
 
 Those of trained_law.toml, trained_text.toml and trained_text_more.toml, which have them in words
 and with what refutes them; `experiments.judges.judging` says what a part is.
@@ -38,31 +38,31 @@ APPLIED = ("none", "root_log", "log")
 
 
 class RecallRuns:
-    """Models of trained_law.toml, by task, rule and length: an array over the seeds."""
+    """Models of trained_law.toml; a variant is a task of `TASKS` and a rule: "fixed_ssmax", say."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self.heads = MeasuredRuns(outcomes)
 
     def __call__(self, variant: str, n: int, name: str = "none") -> Values:
-        """Return the loss of the answer of each seed, or that under a rule, or another number."""
+        """Return a number of `MeasuredRuns` at n, (seeds,): by default the loss, in nats."""
         return self.heads(name, variant, STEPS, n)
 
     def gain(self, variant: str, which: int) -> Values:
-        """Return what the heads have learned, (seeds, heads): s or a, which is 0, or b, 1."""
+        """Return the learned numbers, (seeds, heads): s or a where `which` is 0, b where 1."""
         return np.array([run.learned[0][which] for run in self.heads.runs[variant, STEPS]])
 
     def wanted(self, variant: str, n: int) -> Values:
-        """Return t* of each seed, the mean over its heads."""
-        entries = self.heads.measured(variant, STEPS, n)
-        return np.array([np.mean([head["best"] for head in entry["heads"]]) for entry in entries])
+        """Return t* at n, the mean over the heads, (seeds,)."""
+        tests = self.heads.measured(variant, STEPS, n)
+        return np.array([np.mean([head["best"] for head in test["heads"]]) for test in tests])
 
 
 def judge_trained_law() -> Iterator[Part]:
-    """Yield what was predicted of associative recall, trained with each rule."""
+    """Yield the parts of trained_law.toml: associative recall, trained with each rule."""
     models = RecallRuns(runs("trained_law"))
 
     def less(task: str, rule: str, other: str, n: int = FAR) -> tuple[str, Values]:
-        """Return in words and in numbers what is lost with one rule less with another."""
+        """Return the loss with one rule less that with another: its name, and by seed."""
         where = "" if n == FAR else f" at {n}"
         values = models(f"{task}_{rule}", n) - models(f"{task}_{other}", n)
         return f"{task}, {rule} − {other}{where}", values
@@ -92,7 +92,7 @@ def judge_trained_law() -> Iterator[Part]:
 
 
 def _judge_several_lengths(models: RecallRuns) -> Iterator[Part]:
-    """Trained on several lengths, where the loss tells a from b."""
+    """Yield the parts of 8 to 10: models trained on several lengths, which tell a from b."""
     from scipy.stats import spearmanr  # takes longer to load than all else of this page
 
     slopes = {task: models.gain(f"{task}_own_mixed", 1).mean(axis=1) for task in TASKS}
@@ -112,7 +112,7 @@ def _judge_several_lengths(models: RecallRuns) -> Iterator[Part]:
 
 
 class TextRuns:
-    """Models of both files of texts, by positions, rule and multiple of n₀: arrays of seeds."""
+    """Models of text; a variant is of `POSITIONS` and a rule: "quarter_ssmax", say."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self.runs = by_variant(outcomes)
@@ -123,21 +123,21 @@ class TextRuns:
         return np.array([run.readings[at] for run in self.runs[variant, TEXT_STEPS]])
 
     def lost(self, variant: str, times: int = 16) -> Values:
-        """Return the loss at `times` n₀ above that at n₀."""
+        """Return the loss at `times` n₀ less that at n₀, (seeds,)."""
         return self(variant, times) - self(variant, 1)
 
     def gains(self, variant: str) -> Values:
-        """Return what is learned at the end, (seeds, blocks, 1 or 2, heads)."""
+        """Return the learned s, or a and b, at the end: (seeds, blocks, 1 or 2, heads)."""
         return np.array([run.gains[-1] for run in self.runs[variant, TEXT_STEPS]])
 
 
 def text_runs() -> TextRuns:
-    """Return all decoders that were trained with a rule in n on text."""
+    """Return the decoders of trained_text.toml and trained_text_more.toml."""
     return TextRuns([*runs("trained_text"), *runs("trained_text_more")])
 
 
 def judge_trained_text() -> Iterator[Part]:
-    """Yield what was predicted of language models of bytes, trained with each rule."""
+    """Yield the parts of trained_text.toml: models of text, trained with each rule."""
     models = text_runs()
     for positions, rule in product(POSITIONS, ("ssmax", "own")):
         cost = models(f"{positions}_{rule}", 1) - models(f"{positions}_none", 1)
@@ -162,7 +162,7 @@ def judge_trained_text() -> Iterator[Part]:
 
 
 def judge_trained_text_more() -> Iterator[Part]:
-    """Yield what was predicted of the rest of them: fixed rules, and no positions at all."""
+    """Yield the parts of trained_text_more.toml: fixed rules, and no positions at all."""
     models = text_runs()
     for positions, times in product((*POSITIONS, "nowhere"), (1, 16)):
         apart = models(f"{positions}_log", times) - models(f"{positions}_ssmax", times)
@@ -175,7 +175,7 @@ def judge_trained_text_more() -> Iterator[Part]:
 
 
 def judge_trained_law_rates() -> Iterator[Part]:
-    """Yield what was predicted of recall models with a rule."""
+    """Yield the parts of trained_law_rates.toml: the best rates of recall models."""
     losses = losses_by_rate("trained_law_rates")
     yield number(
         1, "of 15, best at .003 or .006", count_best(losses, (0.003, 0.006)), "at least 15"
@@ -188,7 +188,7 @@ def judge_trained_law_rates() -> Iterator[Part]:
 
 
 def judge_trained_text_rates() -> Iterator[Part]:
-    """Yield what was predicted of text models with a rule."""
+    """Yield the parts of trained_text_rates.toml: the best rates of text models."""
     losses = losses_by_rate("trained_text_rates")
     yield number(
         1, "of 6, best at 2⁻⁸ or 2⁻⁹", count_best(losses, (2.0**-8, 2.0**-9)), "at least 6"
@@ -217,7 +217,7 @@ def trained_less_applied(rule: str, times: int = 16) -> Values:
 
 
 def judge_trained_quarter() -> Iterator[Part]:
-    """Yield what was predicted of rules in n, trained in against applied after training."""
+    """Yield the parts of trained_quarter.toml: rules trained in against applied after."""
     root_log, log = trained_less_applied("root_log"), trained_less_applied("log")
     low, high = limits(root_log)
     wrong = low > 0.0 or max(abs(low), abs(high)) < 0.05
@@ -238,6 +238,6 @@ def judge_trained_quarter() -> Iterator[Part]:
 
 
 def judge_trained_quarter_rates() -> Iterator[Part]:
-    """Yield what was predicted of their rates."""
+    """Yield the parts of trained_quarter_rates.toml: the best rates."""
     for rule, rate in best_log2_rates("trained_quarter_rates").items():
         yield between(1, f"{rule}, log₂ of the best rate", rate, -8.0, -7.0)

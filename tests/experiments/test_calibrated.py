@@ -25,7 +25,7 @@ def test_slopes_are_those_of_the_losses_and_the_best_factor_is_least(length):
     mean = BarycentricInterpolator(curves.log_t, curves.losses.mean(axis=0))
     least = minimize_scalar(mean, bounds=(-0.2, 0.2), method="bounded").x
     assert np.log(curves.best()) == pytest.approx(least, abs=4e-3)
-    assert curves.wants().mean() == pytest.approx(np.log(curves.best()), abs=1e-4)
+    assert curves.best_log_t().mean() == pytest.approx(np.log(curves.best()), abs=1e-4)
 
 
 def test_all_pieces_are_there_once():

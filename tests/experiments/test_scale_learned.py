@@ -84,10 +84,10 @@ def test_at_rest_loss_and_penalty_are_least():
             lambda alpha, decay=decay: float(curve(alpha)) + decay * 4.0 * alpha,
             bounds=(0.0, 25.0), options={"xatol": 1e-8},
         )  # fmt: skip
-        assert scale_learned.at_rest(decay) == pytest.approx(least.x, rel=1e-4)
-    assert scale_learned.at_rest(0.3) == 0.0
+        assert scale_learned.alpha_at_rest(decay) == pytest.approx(least.x, rel=1e-4)
+    assert scale_learned.alpha_at_rest(0.3) == 0.0
     critical = gamma(16, 0.7)
-    rests = [scale_learned.at_rest(critical * share) for share in (0.99, 1.01)]
+    rests = [scale_learned.alpha_at_rest(critical * share) for share in (0.99, 1.01)]
     assert rests[0] > 0.0 == rests[1]
 
 
