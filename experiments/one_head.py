@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from experiments.lab.descent import descend
-from experiments.lab.head_measures import measured
+from experiments.lab.head_measures import measure_rows
 from experiments.lab.model import Config
 from experiments.lab.tasks import Task
 from experiments.lab.train_task import Head, batch_loss, draw_batches
@@ -30,7 +30,7 @@ WIDTH, STRENGTH = 32, 0.5
 """Of the heads whose way is recorded."""
 SEEDS = 5
 FACTORS = (1.0, 2.0**-4, 2.0**-8, 2.0**-16)
-"""By which logits are smaller at the start than those of the usual matrices."""
+"""On the logits at the start."""
 RATES = {"sgd": 2.0**-2, "adam": 2.0**-9}
 STEPS = {"sgd": 800, "adam": 400}
 SETS = 64
@@ -50,25 +50,28 @@ LAST = 1000
 
 
 def entries_to_compute() -> Work:
-    """Yield what each entry is of, and what computes it."""
+    """Yield the key of each head and a function that trains it."""
     starts = [*product(RATES, [False], FACTORS), ("sgd", True, 2.0**-4)]
     for seed, (optimizer, aligned, factor) in product(range(SEEDS), starts):
         at = {"optimizer": optimizer, "aligned": aligned, "factor": factor, "seed": seed}
-        yield at, partial(way, optimizer, aligned, factor, seed)
+        yield at, partial(train_way, optimizer, aligned, factor, seed)
     for seed in range(DECAYED_SEEDS):
         for decay in L2:
-            yield {"decay": decay, "with": "L2", "seed": seed}, partial(at_rest, decay, seed)
+            yield {"decay": decay, "with": "L2", "seed": seed}, partial(train_to_rest, decay, seed)
         for decay in ADAMW:
-            yield {"decay": decay, "with": "AdamW", "seed": seed}, partial(decayed, decay, seed)
+            yield (
+                {"decay": decay, "with": "AdamW", "seed": seed},
+                partial(train_with_adamw, decay, seed),
+            )
 
 
-def way(optimizer: str, aligned: bool, factor: float, seed: int) -> dict[str, list[float]]:
-    """Return what a head is on its way, at each of `RECORDED`.
+def train_way(optimizer: str, aligned: bool, factor: float, seed: int) -> dict[str, list[float]]:
+    """Train a head, and return its numbers at each of `RECORDED`.
 
     `loss`, the mean over the batches since the record before; `query` and `key`, the squares
     ‖W_q‖² and ‖W_k‖²; `trace`, ⟨W_q, W_k⟩; `product`, ‖W_qᵀ W_k‖; `slope` and `slope_of_keys`,
-    ∂L/∂log t by the weights and their gradients; `gained`, what the sum of the slopes so far says
-    of the rise of ‖W_q‖².
+    ∂L/∂log t by the weights and their gradients; `gained`, the rise of ‖W_q‖² by the sum of the
+    slopes so far.
     """
     config = Config(width=WIDTH, head_size=WIDTH, sequence=KEYS)
     rate, steps = RATES[optimizer], STEPS[optimizer]
@@ -92,7 +95,7 @@ batch=SETS, seed=seed,
 
 
 def initial_head(config: Config, seed: int, factor: float = 1.0, aligned: bool = False) -> Head:
-    """Return a head whose matrices begin at the root of `factor` times their size."""
+    """Return a new head with matrices times the root of `factor`; `aligned`, of the identity."""
     head = Head(config, seed)
     with torch.no_grad():
         for matrix in head.parameters():
@@ -103,7 +106,7 @@ def initial_head(config: Config, seed: int, factor: float = 1.0, aligned: bool =
 
 
 def state(head: Head) -> dict[str, float]:
-    """Return sizes, direction and scale gradient of a head whose gradients are there."""
+    """Return the numbers of `train_way` of a head whose gradients are set."""
     (query, d_query), (key, d_key) = map(with_gradient, (head.query, head.key))
     return {
         "query": float(query.square().sum()),
@@ -121,42 +124,43 @@ def with_gradient(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return matrix.detach().double(), matrix.grad.double()
 
 
-def heads_with_decay(seed: int, **training: Any) -> tuple[Config, Task]:
-    """Return the shape of a head that is trained with decay, and how."""
+def decay_task(seed: int, **training: Any) -> tuple[Config, Task]:
+    """Return the configuration and the task of a head that is trained with decay."""
     config = Config(width=DECAYED_WIDTH, head_size=DECAYED_WIDTH, sequence=KEYS)
     return config, Task(strength=DECAYED_STRENGTH, decay="none", seed=seed, **training)
 
 
-def at_rest(decay: float, seed: int) -> dict[str, float]:
-    """Return what a head is after gradient descent with L2 on one batch, the same at every step.
+def train_to_rest(decay: float, seed: int) -> dict[str, float]:
+    """Train a head by gradient descent with L2 on one batch, the same at every step.
 
-    `state`, the norm `left` of the gradient of loss and penalty together, and t* on the batch.
+    Returns the loss, `state`, the norm `left` of the gradient of loss and penalty together, and t*
+    on the batch, `best`.
     """
-    config, task = heads_with_decay(
+    config, task = decay_task(
         seed, optimizer="sgd", learning_rate=L2_RATE, weight_decay=decay, steps=L2_STEPS,
         batch=L2_SETS,
     )  # fmt: skip
     first = next(draw_batches(config, task))
     batch = [tensor.double() if tensor.is_floating_point() else tensor for tensor in first]
     head = initial_head(config, seed).double()
-    rest: dict[str, float] = {}
+    final: dict[str, float] = {}
     for step, _, loss in descend(head, task, repeat(batch), batch_loss):
         if step == L2_STEPS - 1:
             pairs = map(with_gradient, head.parameters())
             left = sum(float((slope + decay * weights).square().sum()) for weights, slope in pairs)
             queries, keys, _, needle = batch
             logits = head(queries, keys).detach().flatten(0, 1).numpy()
-            best = measured(logits, needle.flatten().numpy())["best"]
-            rest = {"loss": loss.item(), **state(head), "left": left**0.5, "best": best}
-    return rest
+            best = measure_rows(logits, needle.flatten().numpy())["best"]
+            final = {"loss": loss.item(), **state(head), "left": left**0.5, "best": best}
+    return final
 
 
-def decayed(decay: float, seed: int) -> dict[str, float]:
-    """Return means over the last steps of AdamW on fresh batches: `state`, and the gradient.
+def train_with_adamw(decay: float, seed: int) -> dict[str, float]:
+    """Train a head by AdamW; return means over its last steps: loss, `state` and the gradient.
 
     `gradient` is the root of the mean square of an entry of ∂L/∂W_q.
     """
-    config, task = heads_with_decay(
+    config, task = decay_task(
         seed, optimizer="adam", learning_rate=ADAMW_RATE, weight_decay=decay, steps=ADAMW_STEPS,
         batch=SETS,
     )  # fmt: skip
@@ -167,7 +171,7 @@ def decayed(decay: float, seed: int) -> dict[str, float]:
             square = float(with_gradient(head.query)[1].square().mean())
             records.append({"loss": loss.item(), **state(head), "gradient": square})
     means = {name: float(np.mean([record[name] for record in records])) for name in records[0]}
-    return {**means, "gradient": means["gradient"] ** 0.5, "decayed": task.decayed}
+    return {**means, "gradient": means["gradient"] ** 0.5, "decayed": task.total_decay}
 
 
 if __name__ == "__main__":

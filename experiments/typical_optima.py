@@ -20,13 +20,13 @@ BUDGET = 2**29
 
 
 def entries_to_compute(budget: int) -> Work:
-    """Yield what each entry is of, and what computes it."""
+    """Yield each n and a function that computes its best α."""
     for n in LENGTHS:
-        yield {"n": n}, partial(at_length, n, budget)
+        yield {"n": n}, partial(scaled_best_alpha, n, budget)
 
 
-def at_length(n: int, budget: int) -> dict[str, Any]:
-    """Return the best α at one n, over √(2 log n)."""
+def scaled_best_alpha(n: int, budget: int) -> dict[str, Any]:
+    """Return the best α at n over √(2 log n), with its error and the number of rows."""
     rows, unit = min(10**6, max(budget // n, 2**14)), float(freezing.critical_alpha(n))
     value, error = typical.best_alpha(Normal(), n, rows=rows, seed=SEED)
     return {"rows": rows, "value": float(value) / unit, "standard_error": float(error) / unit}

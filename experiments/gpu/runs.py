@@ -31,11 +31,11 @@ from experiments.lab.texts import Text
 from experiments.lab.train import (
     Training,
     batch_loss,
-    batches_of,
+    device_batches,
     mean_loss,
-    own_precision,
+    reading_windows,
     train_model,
-    windows_of,
+    training_precision,
 )
 
 HERE = Path(__file__).parent
@@ -143,9 +143,9 @@ def trained(setting: Setting, end: float) -> Table:
                 for rule in (("none", "ssmax") if config.law == "none" else ("own",))
             }
     timing = {"seconds": time.monotonic() - start}
-    made = sweep.made_on(training.device)
-    line = results.encoded(setting, run, made, timing)
-    return {**line, **results.plain(measured, 9)}
+    made = sweep.made_on_device(training.device)
+    line = results.encode(setting, run, made, timing)
+    return {**line, **results.to_json(measured, 9)}
 
 
 def gradients(model: Transformer, training: Training, text: Text) -> dict[str, Any]:
@@ -153,11 +153,11 @@ def gradients(model: Transformer, training: Training, text: Text) -> dict[str, A
     if not training.lengths:
         training = replace(training, lengths=(model.config.sequence,), read_bytes=2**15)
     by_length = {}
-    for windows in windows_of(text, training):
+    for windows in reading_windows(text, training):
         count, length = windows.inputs.shape
         rows = np.linspace(0, count - 1, min(TEXTS, count)).astype(int)
         texts = [Batch(*(tokens[i : i + 1] for tokens in windows)) for i in rows]
-        with own_precision(model, training):
+        with training_precision(model, training):
             by_length[str(length)] = scale_gradient(model, texts, batch_loss).samples
     return by_length
 
@@ -183,12 +183,14 @@ def extended(
     )
     law = named_law("ssmax", length)
     with rescale(factor=law, train_length=length) if rule == "ssmax" else nullcontext():
-        batches = batches_of(parts.training, shape, more, None)
+        batches = device_batches(parts.training, shape, more, None)
 
         def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
             return batch_loss(model, batch, more.autocast)
 
         for step, *_ in descend(model, more, batches, loss):
             after_step(step + 1)
-        with own_precision(model, training):
-            return [mean_loss(model, windows) for windows in windows_of(parts.validation, training)]
+        with training_precision(model, training):
+            return [
+                mean_loss(model, windows) for windows in reading_windows(parts.validation, training)
+            ]

@@ -32,7 +32,7 @@ def variant_runs(sweep: str, variant: str) -> list[Any]:
 def plateau_steps(sweep: str, start: str) -> Values:
     """Return the step at which each run leaves the plateau, (seeds,); where none does, the last."""
     training: Any = runs(sweep)[0].setting.training
-    starts = np.append(training.means(training.steps), training.steps)
+    starts = np.append(training.mean_starts(training.steps), training.steps)
     below = [np.append(run.losses < PLATEAU, True) for run in variant_runs(sweep, start)]
     return np.array([float(starts[int(np.argmax(row))]) for row in below])
 

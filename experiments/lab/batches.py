@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from experiments.lab.texts import Text
 
 Tokens = NDArray[np.int64]
-"""Bytes as a model reads them, or 256 for a hidden one."""
+"""Bytes as a model reads them, with 256 for a hidden one."""
 
 MASK = 256
 """The token that hides a byte from the encoder."""
 IGNORED = -100
 """The target of a byte that the encoder need not predict; torch's cross-entropy skips it."""
 
-# Streams of random numbers drawn with the same seed.
+# Of one seed: for the initial weights, for the windows, and for masks and tests.
 WEIGHT_STREAM, START_STREAM, MASK_STREAM = range(3)
 
 
 class Batch(NamedTuple):
-    """Windows of a text, and what the model should say at each position.
+    """Windows of a text, and the token to predict at each position.
 
     Chapter: almost_scaled_training.
     """
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
     inputs: Tokens
     """Shape (batch, sequence)."""
     targets: Tokens
-    """Shape (batch, sequence); −100 where there is nothing to say."""
+    """Shape (batch, sequence); −100 where there is nothing to predict."""
 
 
 def training_batches(
@@ -60,7 +60,7 @@ def training_batches(
 def window_starts(
     text: Text, *, sequence: int, batch: int, steps: int, seed: int
 ) -> Iterator[Tokens]:
-    """Yield where the windows of each batch of `training_batches` begin, shape (batch,).
+    """Yield the starts of the windows of each batch of `training_batches`, (batch,).
 
     Raises as `training_batches`.
     """
@@ -88,7 +88,7 @@ def validation_batch(
 
 
 def _window_count(text: Text, sequence: int) -> int:
-    """Return how many windows of `sequence` bytes and a next one there are."""
+    """Return the number of windows of `sequence` bytes and a next one; ValueError for none."""
     if text.size <= sequence:
         raise ValueError(
             f"the text must be longer than sequence={sequence}, got a text of {text.size} bytes"
@@ -99,6 +99,7 @@ def _window_count(text: Text, sequence: int) -> int:
 def _batch(
     text: Text, starts: Tokens, sequence: int, masked: float | None, rng: np.random.Generator
 ) -> Batch:
+    """Return the batch of windows that begin at `starts`; `rng` draws the hidden bytes."""
     windows = text[starts[:, None] + np.arange(sequence + 1)].astype(np.int64)
     if masked is None:
         return Batch(windows[:, :-1], windows[:, 1:])

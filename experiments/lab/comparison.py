@@ -1,4 +1,4 @@
-"""Sweeps compared: one variant against another, rate by rate and seed by seed.
+"""Compare the variants of a sweep, rate by rate and seed by seed.
 
 Runs of the same seed start from the same parameters and see the same batches, so a difference of
 two variants is taken within a seed, and its confidence interval over the seeds.
@@ -82,14 +82,14 @@ def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_lo
     A run that diverged has the loss ∞. Raises KeyError where a run is missing.
     Chapter: almost_scaled_training.
     """
-    values = {}
+    by_rate = {}
     for setting, run in outcomes:
         if setting.variant == variant:
             loss = getattr(run, measure)
-            at = setting.training.learning_rate, setting.training.seed
-            values[at] = np.inf if loss is None else loss
+            rate_and_seed = setting.training.learning_rate, setting.training.seed
+            by_rate[rate_and_seed] = np.inf if loss is None else loss
     seeds = dict.fromkeys(setting.training.seed for setting, _ in outcomes)
-    return np.array([[values[rate, seed] for seed in seeds] for rate in learning_rates(outcomes)])
+    return np.array([[by_rate[rate, seed] for seed in seeds] for rate in learning_rates(outcomes)])
 
 
 def losses_at_best(
@@ -125,7 +125,7 @@ def loss_increase(
 def loss_increase_with_own_rates(
     outcomes: "Sequence[Outcome]", changed: str, measure: str = "final_loss"
 ) -> FloatArray:
-    """Return the harm against the baseline, and in a last row that of each at its own best rate.
+    """Return the increase over the baseline, and in a last row that with each at its best rate.
 
     Shape (rates + 1, seeds). Raises as `losses`.
     Chapters: almost_scaled_training, training_details.
@@ -137,7 +137,7 @@ def loss_increase_with_own_rates(
 def loss_curves(
     outcomes: "Sequence[Outcome]", variant: str, learning_rate: float, parts: int
 ) -> FloatArray:
-    """Return the recorded losses of a variant at one rate, as means over equal parts of training.
+    """Return the losses of a variant at one rate as means over equal parts of training.
 
     Shape (seeds, parts). Raises ValueError where the losses of a run do not divide into `parts`.
     Chapters: almost_scaled_training, training_details.

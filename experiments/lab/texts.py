@@ -20,7 +20,7 @@ from attnlib import _checking
 from experiments.lab import python_corpus
 
 Text = NDArray[np.uint8]
-"""A text: its bytes."""
+"""The bytes of a text."""
 SHAKESPEARE = "tiny-shakespeare"
 EMBEDDED = "embedded"
 PYTHON = "python"
@@ -103,6 +103,8 @@ def embedded(size: int = 2**18, seed: int = 0) -> Text:
 
 
 def _line(drawn: list[int]) -> str:
+    """Return a line of `embedded` from 14 random numbers."""
+
     def word(number: int, words: Sequence[str]) -> str:
         return words[drawn[number] % len(words)]
 

@@ -119,7 +119,7 @@ def test_a_line_has_the_run_to_the_last_bit_and_its_configuration(
     file, changed, limit, monkeypatch
 ):
     text = texts.embedded(5000)
-    monkeypatch.setattr(sweep, "_loaded", lambda name: text)
+    monkeypatch.setattr(sweep, "_load_text", lambda name: text)
     monkeypatch.setattr("experiments.lab.train.LOSS_LIMIT", limit)
     file.write_text(SMALL.replace("batch = 2", f"batch = 2\n{changed}").replace("[3, 4]", "[3]"))
     outcomes = run_here(file)
@@ -164,7 +164,7 @@ def test_what_is_there_is_not_run_again_and_a_longer_sweep_adds_to_it(file, monk
     assert len(run_here(file)) == 8
     whole = (file.parent / "results.jsonl").read_bytes()
     assert whole.startswith(shorter)
-    monkeypatch.setattr(sweep, "_work", None)
+    monkeypatch.setattr(sweep, "_train_run", None)
     assert len(run_here(file)) == 8
     assert (file.parent / "results.jsonl").read_bytes() == whole
 

@@ -99,6 +99,6 @@ def test_the_record_is_complete_and_begins_as_here(monkeypatch):
     monkeypatch.setattr(one_head, "STEPS", {"sgd": 8, "adam": 8})
     for optimizer in one_head.STEPS:
         at = {"optimizer": optimizer, "aligned": False, "factor": 2.0**-4, "seed": 1}
-        recorded, here = record.find(**at), one_head.way(**at)
+        recorded, here = record.find(**at), one_head.train_way(**at)
         for name, values in here.items():
             np.testing.assert_allclose(values, recorded[name][:3], rtol=1e-3, atol=1e-6)
