@@ -58,6 +58,7 @@ def judge_training_end(heads: MeasuredRuns) -> Iterator[Part]:
     """Yield the parts of 1 to 8: t* and the gap at the end of training."""
 
     def long(name: str, variant: str, n: int = START) -> Values:
+        """Return a number after the longest training, by seed."""
         return heads(name, variant, LONG, n)
 
     for n in LENGTHS:

@@ -26,26 +26,31 @@ LEARNED = 0.9
 def judge_recall(models: MeasuredRuns) -> Iterator[Part]:
     """Yield the parts of 22 to 26 and 29: associative recall, a key that stands there once."""
 
-    def of(name: str, n: int) -> Values:
+    def measure(name: str, n: int) -> Values:
+        """Return a measure of the models at n, by seed."""
         return models(name, "fixed", LONG, n)
 
     def less(law: str, against: str, n: int = FAR) -> tuple[str, Values]:
         """Return the loss under one law less that under another: its name, and by seed."""
-        return f"{law} − {against} at {n}", of(law, n) - of(against, n)
+        return f"{law} − {against} at {n}", measure(law, n) - measure(against, n)
 
-    yield number(22, "accuracy at 64", of("accuracy", START), "above 0.98")
-    yield number(22, "loss at 64", of("none", START), "below 0.05")
+    yield number(22, "accuracy at 64", measure("accuracy", START), "above 0.98")
+    yield number(22, "loss at 64", measure("none", START), "below 0.05")
     for before, after in pairwise(LENGTHS):
-        yield above(23, f"loss at {after} less at {before}", of("none", after) - of("none", before))
-    yield number(23, "loss at 1024", of("none", FAR), "at least 0.3")
-    ratio = of("weight", FAR) / of("weight", START)
+        yield above(
+            23,
+            f"loss at {after} less at {before}",
+            measure("none", after) - measure("none", before),
+        )
+    yield number(23, "loss at 1024", measure("none", FAR), "at least 0.3")
+    ratio = measure("weight", FAR) / measure("weight", START)
     yield number(23, "weight at 1024 over 64", ratio, "below 0.6")
-    yield above(23, "t* − 1 at 1024", of("best", FAR) - 1.0)
+    yield above(23, "t* − 1 at 1024", measure("best", FAR) - 1.0)
     for n in (FAR, FARTHEST):
         for law in DISTINCT:
             yield above(24, *less("none", law, n))
     yield number(24, *less("none", "ssmax"), "at least 0.3")
-    yield number(24, "ssmax at 1024", of("ssmax", FAR), "below 0.1")
+    yield number(24, "ssmax at 1024", measure("ssmax", FAR), "below 0.1")
     for worse, better in (("root_log", "qwen"), ("root_log", "yarn"), ("llama_4", "root_log")):
         yield above(24, *less(worse, better))
     # At 4096 the multipliers of √log n and Llama 4 are one: 1.41 and 1.42.
@@ -58,7 +63,7 @@ def judge_recall(models: MeasuredRuns) -> Iterator[Part]:
         cost = models(law, variant, LONG, START) - models("none", variant, LONG, START)
         yield near(26, f"{variant}, {law} − none at 64", cost, 0.0, 0.01)
     for n in LENGTHS[1:]:
-        excess = of("predicted_weight", n) - of("weight", n)
+        excess = measure("predicted_weight", n) - measure("weight", n)
         yield near(29, f"weight, predicted less measured at {n}", excess, 0.0, 0.12)
 
 
@@ -74,14 +79,17 @@ def judge_false_matches(models: MeasuredRuns) -> Iterator[Part]:
 def judge_trained_laws(models: MeasuredRuns) -> Iterator[Part]:
     """Yield the parts of 30 and 31: models that are trained with a law, or with a gain."""
 
-    def of(variant: str) -> Values:
+    def far_loss(variant: str) -> Values:
+        """Return the loss at 1024 without a law added, by seed."""
         return models("none", variant, LONG, FAR)
 
-    gain = of("fixed") - of("fixed_ssmax")
+    gain = far_loss("fixed") - far_loss("fixed_ssmax")
     yield number(30, "none − SSMax, at 1024", gain, "at least 0.2")
-    yield above(30, "none − gradient, at 1024", of("fixed") - of("fixed_gradient"))
-    yield above(30, "gradient − SSMax, at 1024", of("fixed_gradient") - of("fixed_ssmax"))
-    yield above(31, "gain − SSMax, at 1024", of("fixed_qk") - of("fixed_ssmax"))
+    yield above(30, "none − gradient, at 1024", far_loss("fixed") - far_loss("fixed_gradient"))
+    yield above(
+        30, "gradient − SSMax, at 1024", far_loss("fixed_gradient") - far_loss("fixed_ssmax")
+    )
+    yield above(31, "gain − SSMax, at 1024", far_loss("fixed_qk") - far_loss("fixed_ssmax"))
 
 
 def judge_induction(models: MeasuredRuns) -> Iterator[Part]:

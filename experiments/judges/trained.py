@@ -1,7 +1,9 @@
 """Models that are trained with a rule in n: losses, and verdicts on predictions.
 
-Those of trained_law.toml, trained_text.toml and trained_text_more.toml, which have them in words
-and with what refutes them; `experiments.judges.judging` says what a part is.
+The sweeps trained_*.toml have the predictions in words. A rule multiplies the logits by a function
+of n: log n, or √log n, over the same at n₀; or a + b log n/log n₀, where a and b are learned.
+
+Chapters: length_extrapolation, predictions.
 """
 
 from collections.abc import Iterable, Iterator

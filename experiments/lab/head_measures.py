@@ -93,7 +93,7 @@ def length_predictor(
     chance = np.exp(gaps - u[:, None])
     needle_first, needle_below = (chance * np.exp(-chance)).mean(1), np.exp(-chance).mean(1)
 
-    def at(n: int) -> dict[str, float]:
+    def predict(n: int) -> dict[str, float]:
         below = np.exp((n - 1.0) * log_phi)
         return {
             "annealed_loss": float(np.logaddexp(0.0, np.log(n - 1.0) + kappa - gaps).mean()),
@@ -101,7 +101,7 @@ def length_predictor(
             "predicted_loss": float((needle_below * (1.0 - below)).sum() * 0.25),
         }
 
-    return at
+    return predict
 
 
 def _gaps(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
@@ -165,6 +165,7 @@ def _best_multiplier(below: FloatArray, target: FloatArray) -> dict[str, float]:
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     def slope(log_t: float) -> float:
+        """Return ∂L/∂t of the mean loss."""
         weights = np.exp(np.exp(log_t) * below)
         sums = weights.sum(axis=1, dtype=np.float64)
         weights *= below
@@ -180,6 +181,7 @@ def _best_multiplier(below: FloatArray, target: FloatArray) -> dict[str, float]:
     best_loss = float(_losses(below, target, best).mean())
 
     def excess(t: float) -> float:
+        """Return the loss above the best one, less `SLACK`."""
         return float(_losses(below, target, t).mean()) - best_loss - SLACK
 
     least = lowest if excess(lowest) <= 0.0 else float(brentq(excess, lowest, best, xtol=1e-6))

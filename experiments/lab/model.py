@@ -341,6 +341,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
+        """Set the initial parameters."""
         # NumPy draws the parameters, in the order of the modules: the same on every device.
         rng = np.random.default_rng([seed, WEIGHT_STREAM])
         unit = self.config.initialisation == "unit"

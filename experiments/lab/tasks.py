@@ -92,6 +92,7 @@ def tilt(strength: float, d: int) -> float:
     law = Cosine(d)
 
     def excess(log_theta: float) -> float:
+        """Return κ'(θ) − ϱ."""
         return float(law.log_mgf_derivatives(np.exp(log_theta)).first) - strength
 
     return float(np.exp(brentq(excess, -30.0, 30.0, xtol=1e-12)))
