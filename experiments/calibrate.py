@@ -96,7 +96,7 @@ def passes(of: int | str, text: int, log_factor: LogFactor = no_change) -> LossG
 
 
 def gradient(of: int | str, text: int) -> Fields:
-    """Return the loss and ∂L/∂log t of each head, in nats per token."""
+    """Return the loss and ∂L/∂log t of each head, in nats."""
     both = passes(of, text)
     layers = list(dict.fromkeys(part.place.layer for part in both.parts))
     return {"loss": both.loss, "gradient": short(by_head(both, layers))}

@@ -71,7 +71,7 @@ class Curves(NamedTuple):
 
     log_t: FloatArray
     losses: FloatArray
-    """Shape (texts, len(log_t)), and so the slopes; in nats per token."""
+    """Shape (texts, len(log_t)), and so the slopes; in nats."""
     slopes: FloatArray
 
     def at(self, log_t: FloatArray | float, derivative: int = 0) -> FloatArray:

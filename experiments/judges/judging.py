@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from experiments.lab.comparison import interval
 
 Values = NDArray[np.float64]
-"""A number of each seed."""
+"""Numbers, one for each seed where no shape is said."""
 
 HOLDS, REFUTED, OPEN = "holds", "refuted", "open"
 

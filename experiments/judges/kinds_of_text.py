@@ -1,6 +1,6 @@
 """The record of experiments.kinds, and the verdicts on predictions/kinds.md, K1 to K17.
 
-G is the sum of ∂L/∂log t over all heads of a window, in nats per token.
+G is the sum of ∂L/∂log t over all heads of a window, in nats.
 
 Chapters: calibration, predictions.
 """
