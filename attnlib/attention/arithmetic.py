@@ -129,9 +129,11 @@ def scaled(
         nothing = v.new_zeros(q.shape[-1], v.shape[-1])
         output = (call.query @ nothing).expand(*shape, -1)
     else:
-        own = float(call.dropout_p), call.is_causal
-        shared = {"scale": kernel_scale, "enable_gqa": call.enable_gqa}
-        output = kernel(q.to(dtype), k, v, mask, *own, **shared)
+        output = kernel(
+            *(q.to(dtype), k, v, mask, float(call.dropout_p), call.is_causal),
+            scale=kernel_scale,
+            enable_gqa=call.enable_gqa,
+        )
     if isinstance(factor, Tensor):
         return (output * factor.unsqueeze(-1)).to(output.dtype)
     return output if factor == 1.0 else output * factor

@@ -18,11 +18,7 @@ from attnlib._checking import FloatArray
 from attnlib.attention.by_query import each_query
 from attnlib.attention.options import named_policy, resolve_factor, warn_scale_replaced
 from attnlib.extras import extra_packages
-from attnlib.interception import (
-    LOOKS_LIKE_ATTENTION,
-    cached_in_graphs,
-    constant_in_graphs,
-)
+from attnlib.interception import LOOKS_LIKE_ATTENTION, cached_in_graphs, constant_in_graphs
 from attnlib.policies import Policy, ScaleFunction, own
 
 EAGER = re.compile(r"get_interface\(\s*[\w.]+,\s*(\w+)")

@@ -111,10 +111,7 @@ class Recorder:
             self.note(f"it calls {operator}, a kernel of its own that may be attention", hint=True)
         if "product" in kinds:
             kwargs = {**kwargs}
-            args = (
-                *args,
-                *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs),
-            )
+            args = (*args, *(kwargs.pop(operand) for operand in OPERANDS if operand in kwargs))
         tensors = entries_of((args, kwargs), Tensor)
         if name.endswith("_as"):
             del tensors[1:]  # the other tensor has a shape alone
@@ -483,7 +480,7 @@ class Recorder:
         if kept.get(id(weights)) is not source:
             weights, values, first, second = values, weights, second, first
         if columns:
-            weights, first = weights.mT, first[:-2] + first[:-3:-1]
+            weights, first = weights.mT, first[:-2] + first[-1:] + first[-2:-1]
         if first[-1:] in output or first[-1:] not in second:  # heads that talk
             return True
         size = "".join(sorted(set(output) - set(first)))
