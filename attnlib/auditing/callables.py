@@ -30,7 +30,6 @@ PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to others."""
 BLOCKS = 256
 """At how many keys later rows are looked at: blocks of a kernel have 128 queries at most."""
-CLAMPED = "logits are straight, and then all one"
 SLOPES = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
 
@@ -321,12 +320,14 @@ class CallableAudit(ScaleAudit):
             self.report.facts["soft cap"] = "unknown: a cosine is at most 1"
             return
         answer, target = questions.cap(self.subject, self.short), self.expected.cap
+        soft = as_meant = False
         if answer is None:
             actual, why, as_meant = "none", "logits are straight up to 64", target == math.inf
         else:
             kind, bound = answer
-            actual, why, as_meant = f"a clamp at {shown(bound)}", CLAMPED, False
-            if kind == "soft cap":
+            actual, why = f"a clamp at {shown(bound)}", "logits are straight, and then all one"
+            soft = kind == "soft cap"
+            if soft:
                 self.report.facts["precision"], self.cap_found = "unknown", bound.value
                 actual, why = shown(bound), "logits bend"
                 finite = target is not None and target < math.inf
@@ -335,7 +336,7 @@ class CallableAudit(ScaleAudit):
         if target is None or as_meant:
             return
         wanted = "no soft cap" if target == math.inf else f"a soft cap of {target:g}"
-        found = f"one of {actual}" if target == math.inf and why != CLAMPED else actual
+        found = f"one of {actual}" if soft and target == math.inf else actual
         self.report.add("cap", wanted, found, why)
 
     def total(self) -> None:
