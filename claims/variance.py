@@ -249,12 +249,6 @@ def counteract(exponent: float = -0.5, n: int = 64) -> Decision:
     return holds_within(good), {"found": (min(gradients), max(gradients))}
 
 
-# --- how large they get ---------------------------------------------------------------------------
-
-CAP = 100.0
-"""The threshold τ of QK-Clip."""
-
-
 # --- noise and lengths ----------------------------------------------------------------------------
 
 
@@ -299,6 +293,9 @@ def same_effect(d: int = 64, n: int = 512) -> Decision:
 
 
 # --- QK-Clip --------------------------------------------------------------------------------------
+
+CAP = 100.0
+"""Its threshold τ."""
 
 
 @claim("su.softcap")
