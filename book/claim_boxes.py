@@ -40,7 +40,7 @@ GROUPS = {
 
 
 def counts(outcomes: list["Outcome"]) -> Table:
-    """Return how many claims of each source got which verdict."""
+    """Return a table of the sources: how many claims of each got which verdicts."""
     from claims import SOURCES
 
     table = Table("source", "on", "claims", *GROUPS)

@@ -71,7 +71,7 @@ class Link(Markup):
         return super().__new__(cls, text, f'<a href="{escape(address)}">{escape(text)}</a>')
 
 
-def listing(name: str, label: str, head: str, rows: str) -> str:
+def long_table(name: str, label: str, head: str, rows: str) -> str:
     """Return a long table as HTML, which a script searches and sorts by its `name`."""
     return (
         f'<div class="listing" role="region" aria-label="{label}" tabindex="0">'
@@ -143,7 +143,7 @@ class Table:
         )
 
     def _numbers(self) -> list[bool]:
-        """Return which columns hold numbers: in every cell, or nothing."""
+        """Return for each column whether all its cells are numbers or empty."""
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.headings)
         return [all(map(_is_number, column)) for column in columns]
 
@@ -156,6 +156,7 @@ WORDS = re.compile(r"(?<=\d)e[-+]?\d+|\b(?:to|of)\b")
 
 
 def _is_number(cell: str) -> bool:
+    """Return whether a cell may stand in a column of numbers."""
     if cell in NOTHING:
         return True
     rest = WORDS.sub("", cell)

@@ -2,6 +2,7 @@
 
 import { numberField, place, readings } from "./controls.js";
 import { chart, digits, html, percent } from "./drawing.js";
+// Made by book/live/script.py: recorded.js.
 import { RECORDED } from "./recorded.js";
 
 const [LEAST, MOST] = [1 / 4, 4];

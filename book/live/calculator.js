@@ -24,6 +24,7 @@ import {
 import { annealedGradient, criticalAlpha, meanGradient } from "./normal.js";
 import { sampleRow, weigh } from "./rows.js";
 import { code, isByQuery } from "./snippets.js";
+// Made by book/live/script.py: table.js.
 import { TABLE } from "./table.js";
 
 const POINTS = 90;

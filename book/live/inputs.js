@@ -3,6 +3,7 @@
 import { digits, grouped } from "./drawing.js";
 import { criticalAlpha } from "./normal.js";
 import { POLICIES } from "./policies.js";
+// Made by book/live/script.py: table.js.
 import { TABLE } from "./table.js";
 
 export const START = {

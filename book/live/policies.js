@@ -3,6 +3,7 @@
 
 import { evaluate, place, unpack } from "./chebyshev.js";
 import { annealedBestAlpha } from "./normal.js";
+// Made by book/live/script.py: table.js.
 import { TABLE } from "./table.js";
 
 export const POLICIES = TABLE.policies;
