@@ -30,8 +30,8 @@ from attnlib.calibration.passes import (
     no_change,
     own_loss,
 )
-from experiments.real_heads import inputs, parts
-from experiments.real_heads.inputs import Model
+from experiments.real_heads import models, parts, source_texts
+from experiments.real_heads.models import Model
 from experiments.real_heads.rows import short
 from experiments.records import RECORDED, Fields, Work
 
@@ -78,17 +78,17 @@ def pieces() -> Work:
 
 def tokens(length: int, text: int) -> torch.Tensor:
     """Return the tokens of a text, (1, length)."""
-    return torch.tensor([parts.window(inputs.smollm2(), text, length)])
+    return torch.tensor([parts.window(models.smollm2(), text, length)])
 
 
 def run(of: int | str, text: int, log_factor: LogFactor = no_change) -> LossGradients:
     """Return a text read by SmolLM2, if `of` is a length, or by the model of that name."""
     if of == "MiniLM":
-        return loss_and_gradients(inputs.minilm().module, pairs(text), contrastive, log_factor)
+        return loss_and_gradients(models.minilm().module, pairs(text), contrastive, log_factor)
     if isinstance(of, str):
-        model = inputs.MODELS[of]()
+        model = models.MODELS[of]()
         return loss_and_gradients(model.module, masked(model, text), own_loss, log_factor)
-    return loss_and_gradients(inputs.smollm2().module, tokens(of, text), own_loss, log_factor)
+    return loss_and_gradients(models.smollm2().module, tokens(of, text), own_loss, log_factor)
 
 
 def gradient(of: int | str, text: int) -> Fields:
@@ -116,7 +116,7 @@ def common(shift: float) -> LogFactor:
 
 def masked(model: Model, text: int) -> Fields:
     """Return a text some times, of each 15 % of the tokens to be guessed."""
-    kind = inputs.antibodies() if model.name == "AntiBERTy" else inputs.REACTIONS
+    kind = source_texts.antibodies() if model.name == "AntiBERTy" else source_texts.REACTIONS
     ids = torch.tensor([model.reads(kind[text * (len(kind) // TEXTS)])] * MASKINGS)
     config: Any = model.module.config
     mask = next(i for i in range(config.vocab_size) if model.writes(i) == "[MASK]")
@@ -130,10 +130,10 @@ def masked(model: Model, text: int) -> Fields:
 
 def pairs(text: int) -> torch.Tensor:
     """Return sixteen pairs of passages, each with the next one of its text, (2, 16, tokens)."""
-    model, passages = inputs.minilm(), []
-    for source, place in product(inputs.SOURCES, range(4)):
+    model, passages = models.minilm(), []
+    for source, place in product(source_texts.SOURCES, range(4)):
         shift = 20_000 * (text // 6) + 4_000 * place
-        first, *ids, last = model.reads(inputs.text(source, text % 6, shift)[:2_000])
+        first, *ids, last = model.reads(source_texts.source_text(source, text % 6, shift)[:2_000])
         halves = ids[:PASSAGE], ids[PASSAGE : 2 * PASSAGE]
         passages.append([[first, *half, last] for half in halves])
     return torch.tensor(passages).transpose(0, 1)
@@ -153,7 +153,7 @@ def needle(kind: str, length: int, text: int) -> Fields:
         [ids] = repeated_tokens(49152, length, 1, seed=text)
     else:
         ids = tokens(length, text)
-    rows = needles(inputs.smollm2().module, [ids], kind)
+    rows = needles(models.smollm2().module, [ids], kind)
     names = ("rows", "weight", "gap", "slope", "reach", "derivatives")
     return {name: short(getattr(rows, name)[0]) for name in names}
 
@@ -162,7 +162,7 @@ def fitted(what: str, length: int) -> Fields:
     """Return a fit to the texts with even numbers, judged on the others."""
     texts = [tokens(length, text) for text in range(TEXTS)]
     options: Fields = {"per": "head"} if what == "head" else {"law": "log"}
-    fit = fit_scales(inputs.smollm2().module, texts[0::2], texts[1::2], **options)
+    fit = fit_scales(models.smollm2().module, texts[0::2], texts[1::2], **options)
     both = {"before": fit.before.tolist(), "after": fit.after.tolist()}
     return {"fit": json.loads(fit.to_json()), **both}
 

@@ -26,7 +26,7 @@ from attnlib.calibration.gradient import by_head
 from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
 from experiments.calibrate import PASSAGE, add_missing, common, contrastive
-from experiments.real_heads import inputs, kinds
+from experiments.real_heads import kinds, models
 from experiments.real_heads.rows import short
 from experiments.records import RECORDED, Fields, Work
 
@@ -77,7 +77,7 @@ def measured(model: str, kind: str, tokens: int, window: int) -> Fields:
 def of_text(kind: str, tokens: int, window: int) -> Fields:
     """Return what SmolLM2 makes of a window, and the window's properties."""
     ids = read_by_smollm2(kind, tokens, window)
-    module: Any = inputs.smollm2().module
+    module: Any = models.smollm2().module
     seen: list[Tensor] = []
 
     def loss(_: nn.Module, text: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def of_text(kind: str, tokens: int, window: int) -> Fields:
 
 def read_by_smollm2(kind: str, tokens: int, window: int) -> list[int]:
     """Return the tokens of a window, those of a control made from those of its kind."""
-    model, of = inputs.smollm2(), WINDOWS[tokens]
+    model, of = models.smollm2(), WINDOWS[tokens]
     if kind == "twice":
         return 2 * kinds.window(model, "prose", window, of, tokens // 2)
     if kind == "lower":
@@ -105,7 +105,7 @@ def read_by_smollm2(kind: str, tokens: int, window: int) -> list[int]:
 
 def of_pairs(kind: str, tokens: int, window: int) -> Fields:
     """Return what MiniLM makes of pairs of passages, the loss that it was trained with."""
-    model, pairs = inputs.minilm(), []
+    model, pairs = models.minilm(), []
     for pair in range(PAIRS):
         number, of = pair * PAIR_WINDOWS + window, PAIRS * PAIR_WINDOWS
         first, *ids, last = model.reads(kinds.passage(kind, number, of, 2 * tokens))
@@ -172,7 +172,7 @@ def properties(ids: list[int]) -> Fields:
     RARE on. Of characters: `digits`, and `marks`, which are no letters, digits or spaces. Of words,
     which are letters in a row: `capitals` begin with one.
     """
-    text = "".join(map(inputs.smollm2().writes, ids))
+    text = "".join(map(models.smollm2().writes, ids))
     words = re.findall(r"[^\W\d_]+", text)
     triples = list(zip(ids, ids[1:], ids[2:], strict=False))
     marks = sum(not (mark.isalnum() or mark.isspace()) for mark in text)

@@ -24,7 +24,7 @@ class Measured(NamedTuple):
 
     name: str
     heads: int
-    at: dict[str, int]
+    run: dict[str, int]
 
 
 MODELS = (
@@ -82,7 +82,7 @@ def head_columns() -> Columns:
     record = load("real_heads_atlas")
     of_models: list[Columns] = []
     for i, model in enumerate(MODELS):
-        table = record.find(model=model.name, **model.at)
+        table = record.find(model=model.name, **model.run)
         run = {"tokens": 2048} if model.name == "SmolLM2" else {}
         growth = record.find(model=model.name, growth="keys", **run)
         count = len(table["alpha"])
@@ -126,11 +126,13 @@ def shown_heads() -> dict[str, Any]:
     texts: list[list[str]] = []
     entries = []
     for head in SHOWN:
-        recorded = dict(record.find(**head.at))
+        recorded = dict(record.find(**head.record_key))
         tokens = recorded.pop("tokens")
         if tokens not in texts:
             texts.append(tokens)
-        entries.append({**head.at, "does": head.does, "text": texts.index(tokens), **recorded})
+        entries.append(
+            {**head.record_key, "does": head.does, "text": texts.index(tokens), **recorded}
+        )
     random = [record.find(random="keys", n=n) for n in KEYS]
     return {
         "texts": texts,

@@ -169,8 +169,8 @@ def front_page_data() -> dict[str, Any]:
 
 def row_of_head() -> tuple[list[str], FloatArray, int]:
     """Return the tokens that a recorded head's row sees, their logits, and the target's index."""
-    head = load("real_heads_shown").find(**shown.SHOWN[0].at)
-    query, key = shown.unpacked(head["queries"])[QUERY], shown.unpacked(head["keys"])
+    head = load("real_heads_shown").find(**shown.SHOWN[0].record_key)
+    query, key = shown.unpack_vectors(head["queries"])[QUERY], shown.unpack_vectors(head["keys"])
     logits = head["scale"] * key[: QUERY + 1] @ query
     return head["tokens"][: QUERY + 1], logits, head["meant"][QUERY]
 
