@@ -1,4 +1,4 @@
-"""Record what attnlib does with public packages of PyTorch that are not transformers.
+"""Record how attnlib works with public packages of PyTorch that are not transformers.
 
 They are installed, at the versions of packages.toml, into a folder of their own that is deleted at
 the end. Each model is small, with random weights, in double precision but for what its code rounds.
@@ -34,23 +34,23 @@ PACKAGES: dict[str, str] = TABLE["packages"]
 
 FACTOR, STEP = 1.5, 0.01
 TOLERANCE = 1e-4
-"""How far a number may be from its reference, relative to the largest: some have softmaxes in
-float32, where the difference of losses has fewer digits."""
+"""The largest relative error: some softmaxes are in float32, where the difference of losses has
+fewer digits."""
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Case(NamedTuple):
-    """A model, its input, the module that attends, and what of it multiplies the scores."""
+    """A model, its inputs, its module of attention, and what multiplies the scores there."""
 
     model: nn.Module
     inputs: tuple[Any, ...]
     attends: nn.Module
-    scale: str | list[Tensor]  # an attribute, or weights and biases that make the queries
-    weights: str = ""  # its method that returns the weights, where they go through no dropout
+    scale: str | list[Tensor]  # an attribute, or the weights and biases of the queries
+    weights: str = ""  # the method that returns the weights, if they go through no dropout
 
 
-def _part(model: nn.Module, kind: str) -> Any:
+def _first_part(model: nn.Module, kind: str) -> Any:
     """Return the first module of a class."""
     return next(part for part in model.modules() if type(part).__name__ == kind)
 
@@ -61,7 +61,7 @@ def x_transformers() -> Case:
 
     layers = Decoder(dim=32, depth=2, heads=4, attn_dim_head=8, rotary_pos_emb=True)
     model = TransformerWrapper(num_tokens=50, max_seq_len=24, attn_layers=layers)
-    part = _part(model, "Attend")
+    part = _first_part(model, "Attend")
     part.scale = 8**-0.5
     return Case(model, (torch.randint(50, (2, 12)),), part, "scale")
 
@@ -73,7 +73,7 @@ def vit_pytorch() -> Case:
     model = ViT(
         image_size=16, patch_size=4, num_classes=5, dim=32, depth=2, heads=4, mlp_dim=32, dim_head=8
     )
-    part = _part(model, "Attention")
+    part = _first_part(model, "Attention")
     return Case(model, (torch.randn(2, 3, 16, 16),), part, "scale")
 
 
@@ -162,7 +162,7 @@ def perceiver() -> Case:
         dim=16, queries_dim=16, depth=1, num_latents=6, latent_dim=16, latent_heads=2,
         latent_dim_head=8, cross_heads=2, cross_dim_head=8, logits_dim=5,
     )  # fmt: skip
-    part = _part(model, "Attention")
+    part = _first_part(model, "Attention")
     return Case(model, (torch.randn(2, 9, 16),), part, "scale")
 
 
@@ -174,7 +174,7 @@ def local_attention() -> Case:
         num_tokens=50, dim=32, depth=2, heads=4, dim_head=8, max_seq_len=32,
         local_attn_window_size=8, causal=True,
     )  # fmt: skip
-    part = _part(model, "LocalAttention")
+    part = _first_part(model, "LocalAttention")
     part.scale = 8**-0.5
     return Case(model, (torch.randint(50, (2, 16)),), part, "scale")
 
@@ -194,8 +194,8 @@ CASES: dict[str, tuple[str, Callable[[], Case]]] = {
 
 
 @contextmanager
-def scaled(case: Case, t: float) -> Iterator[None]:
-    """Run the package's own code with the scores of the module that attends times t."""
+def scale_scores(case: Case, t: float) -> Iterator[None]:
+    """Run the package's own code with the scores of the case's module times t."""
     if isinstance(case.scale, str):
         before = getattr(case.attends, case.scale)
         setattr(case.attends, case.scale, before * t)
@@ -211,7 +211,7 @@ def scaled(case: Case, t: float) -> Iterator[None]:
                 tensor.copy_(values)
 
 
-def loss(model: nn.Module, inputs: Any) -> Tensor:
+def output_loss(model: nn.Module, inputs: Any) -> Tensor:
     """Return a loss of a model's output."""
     output = model(*inputs)
     if isinstance(output, dict):
@@ -221,8 +221,8 @@ def loss(model: nn.Module, inputs: Any) -> Tensor:
 
 
 @contextmanager
-def weights_of(case: Case) -> Iterator[list[Tensor]]:
-    """Keep the weights of the module that attends: what it drops at random, or a method returns."""
+def record_weights(case: Case) -> Iterator[list[Tensor]]:
+    """Yield a list of the module's weights: as they go to dropout, or as a method returns them."""
     part: Any = case.attends
     kept: list[Tensor] = []
     inside: list[bool] = []
@@ -250,16 +250,16 @@ def weights_of(case: Case) -> Iterator[list[Tensor]]:
         hook.remove()
 
 
-def probed(case: Case) -> float | None:
-    """Return how far collision probabilities by head are from those of the weights."""
-    with torch.no_grad(), weights_of(case) as kept:
+def probe_error(case: Case) -> float | None:
+    """Return the largest relative error of the heads' collision probabilities; None in a kernel."""
+    with torch.no_grad(), record_weights(case) as kept:
         case.model(*case.inputs)
     if not kept:  # in a kernel
         return None
     with torch.no_grad(), probe(case.model) as report:
         case.model(*case.inputs)
     table = report.table()
-    name = name_of(case)
+    name = module_name(case)
     lines = [i for i, layer in enumerate(table["layer"]) if layer == name]
     probed_heads = np.asarray(table["collision_probability"])[lines]
     heads_inside = -1, len(probed_heads), *kept[0].shape[-2:]
@@ -270,41 +270,41 @@ def probed(case: Case) -> float | None:
     return float(np.abs(probed_heads - expected).max() / expected.max())
 
 
-def name_of(case: Case) -> str:
-    """Return the name of the module that attends."""
+def module_name(case: Case) -> str:
+    """Return the name of the case's module in the model."""
     names: dict[nn.Module, str] = {part: name for name, part in case.model.named_modules()}
     return names[case.attends]
 
 
-def rescaled(case: Case) -> float:
-    """Return how far a loss under `rescale` is from that of the package's own scale."""
+def rescale_error(case: Case) -> float:
+    """Return the error of a loss under `rescale`, over the change by the package's own scale."""
     with torch.no_grad():
-        own = loss(case.model, case.inputs)
-        with scaled(case, FACTOR):
-            expected = loss(case.model, case.inputs)
-        with rescale(factor=FACTOR, layers=[name_of(case)]):
-            rescaled_loss = loss(case.model, case.inputs)
+        own = output_loss(case.model, case.inputs)
+        with scale_scores(case, FACTOR):
+            expected = output_loss(case.model, case.inputs)
+        with rescale(factor=FACTOR, layers=[module_name(case)]):
+            rescaled_loss = output_loss(case.model, case.inputs)
     return float(abs(rescaled_loss - expected) / abs(expected - own))
 
 
-def differentiated(case: Case) -> float:
-    """Return how far ∂L/∂log t of the module is from a difference of losses."""
-    gradient = scale_gradient(case.model, [case.inputs], loss)
-    slope = np.nansum(gradient.value[gradient.layers.index(name_of(case))])
+def gradient_error(case: Case) -> float:
+    """Return the relative error of ∂L/∂log t of the module, against a difference of losses."""
+    gradient = scale_gradient(case.model, [case.inputs], output_loss)
+    slope = np.nansum(gradient.value[gradient.layers.index(module_name(case))])
     with torch.no_grad():
         values = []
         for step in (-2.0, -1.0, 1.0, 2.0):
-            with scaled(case, math.exp(step * STEP)):
-                values.append(float(loss(case.model, case.inputs)))
+            with scale_scores(case, math.exp(step * STEP)):
+                values.append(float(output_loss(case.model, case.inputs)))
     expected = float(np.dot(values, [1.0, -8.0, 8.0, -1.0])) / (12.0 * STEP)
     return float(abs(slope - expected) / abs(expected))
 
 
-TOOLS = {"probe": probed, "rescale": rescaled, "scale_gradient": differentiated}
+TOOLS = {"probe": probe_error, "rescale": rescale_error, "scale_gradient": gradient_error}
 
 
 def answers(name: str) -> dict[str, Any]:
-    """Return what each tool does with a case: how far it is off, or why it refuses."""
+    """Return the answer of each tool on a case: its error, or why it refuses."""
     by_tool: dict[str, Any] = {}
     for tool, check in TOOLS.items():
         torch.manual_seed(0)
@@ -315,7 +315,7 @@ def answers(name: str) -> dict[str, Any]:
     return by_tool
 
 
-def without_operators() -> None:
+def declare_operators() -> None:
     """Declare operators of torchvision's compiled part, which is built for another torch.
 
     None of the models calls them, but its import registers shapes for them.
@@ -326,8 +326,8 @@ def without_operators() -> None:
         )
 
 
-def table(record: Record) -> Iterator[str]:
-    """Yield the lines of a table of what is recorded."""
+def table_lines(record: Record) -> Iterator[str]:
+    """Yield the lines of a table of a record."""
     yield f"| package | model | {' | '.join(f'`{tool}`' for tool in TOOLS)} |\n"
     yield f"|---|---|{'---|' * len(TOOLS)}\n"
     for entry in record.entries:
@@ -337,7 +337,7 @@ def table(record: Record) -> Iterator[str]:
 
 
 def mark(answer: float | str | None) -> str:
-    """Return what a cell of the table shows."""
+    """Return the text of a cell of the table."""
     if answer is None:
         return "–"
     if isinstance(answer, str):
@@ -348,14 +348,14 @@ def mark(answer: float | str | None) -> str:
 
 
 def main() -> None:
-    """Install the packages, record what is not recorded yet, and delete them."""
+    """Install the packages, record what is missing, and delete them."""
     torch.set_default_dtype(torch.float64)
     with tempfile.TemporaryDirectory() as folder:
         pins = [f"{name}=={version}" for name, version in PACKAGES.items()]
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder]
         subprocess.run([*command, *pins, *TABLE["imported"]], check=True)
         sys.path.append(folder)
-        without_operators()
+        declare_operators()
         work = (
             ({"package": CASES[name][0], "model": name}, partial(answers, name)) for name in CASES
         )
