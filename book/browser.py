@@ -38,7 +38,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
     """Serve files without a line on the terminal for each."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 @contextmanager

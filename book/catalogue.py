@@ -47,8 +47,8 @@ def rules(n: int, length: int, d: int) -> Table:
 def title_markup(policy: Policy) -> Markup:
     """Return the title of a rule, the models that have it, and its name in the library."""
     models = f" ({MODELS[policy.name]})" if policy.name in MODELS else ""
-    shown = f"{policy.title}{models}"
-    return Markup(f"{shown}: {policy.name}", f"{shown} <code>{policy.name}</code>")
+    text = f"{policy.title}{models}"
+    return Markup(f"{text}: {policy.name}", f"{text} <code>{policy.name}</code>")
 
 
 def formula_markup(policy: Policy) -> Markup:

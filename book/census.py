@@ -178,16 +178,16 @@ def audit_table() -> str:
     """Return a table of the audit's answers on the families, as Markdown."""
     entries = records.load("census_audit").entries
 
-    def line(name: str, right: set[str], answers: list[tuple[str, str]]) -> str:
-        rest: dict[str, list[str]] = {}
+    def line(name: str, right_answers: set[str], answers: list[tuple[str, str]]) -> str:
+        families_of: dict[str, list[str]] = {}
         for family, answer in answers:
-            if answer not in right:
-                rest.setdefault(answer, []).append(family)
+            if answer not in right_answers:
+                families_of.setdefault(answer, []).append(family)
         others = "; ".join(
             f"{answer}: {', '.join(names) if len(names) < 9 else len(names)}"
-            for answer, names in sorted(rest.items())
+            for answer, names in sorted(families_of.items())
         )
-        share = f"{len(answers) - sum(map(len, rest.values()))} of {len(answers)}"
+        share = f"{len(answers) - sum(map(len, families_of.values()))} of {len(answers)}"
         return f"| {name} | {share} | {others} |".replace("_", "\\_")
 
     as_they_are = [(entry.key["family"], worst_answer(entry.result)) for entry in entries]
@@ -236,5 +236,5 @@ def made() -> dict[str, str]:
 
 def alphas(kind: str, between: str) -> str:
     """Return the α of a class of layers, each once, in the order of its rows."""
-    shown = dict.fromkeys(f"{row['alpha']:.3g}" for row in rows() if row["kind"] == kind)
-    return between.join(shown)
+    texts = dict.fromkeys(f"{row['alpha']:.3g}" for row in rows() if row["kind"] == kind)
+    return between.join(texts)

@@ -48,9 +48,9 @@ def statements(*sources: str, page: str = "") -> None:
     rows = []
     for statement in STATEMENTS.values():
         if statement.source in sources:
-            here = statement.chapter == page
-            link = f"{'' if here else statement.chapter + '.html'}#claim-{escape(statement.id)}"
-            place = "this chapter" if here else escape(short_title(statement.chapter))
+            on_page = statement.chapter == page
+            link = f"{'' if on_page else statement.chapter + '.html'}#claim-{escape(statement.id)}"
+            place = "this chapter" if on_page else escape(short_title(statement.chapter))
             sentence = escape(statement.statement)
             verdict = escape(verdicts()[statement.id])
             rows.append((verdict, sentence, f'<a href="{link}">{place}</a>'))

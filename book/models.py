@@ -107,9 +107,9 @@ def cells_of(table: Columns, i: int) -> dict[str, Any]:
     }
 
 
-def three_digits(value: float) -> str:
+def three_digits(number: float) -> str:
     """Return a positive number with three digits and no exponent."""
-    return f"{value:.{max(0, 2 - int(np.floor(np.log10(value))))}f}"
+    return f"{number:.{max(0, 2 - int(np.floor(np.log10(number))))}f}"
 
 
 # --- what SmolLM2's heads look for, and what another scale costs ----------------------------------

@@ -127,8 +127,8 @@ def readings(*panels: Axes, at: Iterable[float] = ()) -> None:
             order = np.argsort(x)
             ends = {"begins": order[0], "ends": order[-1]}
             # Of values that are equal but for rounding the first is the highest.
-            shown = np.array([float(f"{value:.6g}") for value in y])
-            ends |= {"highest": np.nanargmax(shown), "lowest": np.nanargmin(shown)}
+            rounded = np.array([float(f"{number:.6g}") for number in y])
+            ends |= {"highest": np.nanargmax(rounded), "lowest": np.nanargmin(rounded)}
             places = [f"{name} ({x[i]:.4g}, {y[i]:.3g})" for name, i in ends.items()]
             places += [f"({x0:g}, {np.interp(x0, x[order], y[order]):.3g})" for x0 in at]
             print(f"{label}: {', '.join(places)}")

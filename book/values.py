@@ -43,7 +43,7 @@ def power_of_two(x: float) -> str:
 
 
 class Markup(str):
-    """A text that is more in HTML: a cell of a `Table`.
+    """A cell of a `Table` that has other text in HTML.
 
     >>> Markup("x²", "x<sup>2</sup>").html
     'x<sup>2</sup>'
@@ -59,7 +59,7 @@ class Markup(str):
 
 
 class Link(Markup):
-    """A text that leads somewhere: a cell of a `Table`.
+    """A cell of a `Table` that is a link in HTML.
 
     >>> link = Link("a thread", "https://example.org/?a=1&b=2")
     >>> print(link, link.html)
@@ -109,7 +109,7 @@ class Table:
         self.rows: list[tuple[str, ...]] = []
 
     def row(self, *cells: object) -> None:
-        """Add a row."""
+        """Add a row; ValueError unless it has as many cells as there are headings."""
         if len(cells) != len(self.headings):
             raise ValueError(
                 f"a row must have {len(self.headings)} cells, one for each heading, "
@@ -159,5 +159,5 @@ def _is_number(cell: str) -> bool:
     """Return whether a cell may stand in a column of numbers."""
     if cell in NOTHING:
         return True
-    rest = WORDS.sub("", cell)
-    return any(map(str.isdigit, rest)) and not any(map(str.isalpha, rest)) and "√" not in rest
+    text = WORDS.sub("", cell)
+    return any(map(str.isdigit, text)) and not any(map(str.isalpha, text)) and "√" not in text

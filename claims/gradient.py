@@ -114,10 +114,7 @@ def gradient_at_infinity(winners: int = 1) -> Decision:
 
 @claim("gradient.both-ends")
 def both_ends_vanish(typical_row_only: bool = False) -> Decision:
-    """Check that the gradient vanishes at a small and at a large scale.
-
-    Vanishing means less than a tenth of the value at α = 2.
-    """
+    """Check that the gradient vanishes at both ends: below a tenth of its value at α = 2."""
     n, scales = 64, (0.01, 2.0, 100.0)
     s = Normal().sample(np.random.default_rng(25), 20_000, n)
     typical = [float(np.median(rows.gradient(s, a))) for a in scales]
@@ -251,10 +248,7 @@ def epsilon_shows_scale(constant: float = 1e-6) -> Decision:
 def sparse_weights(
     exponent: float = 6.0, others: float = 0.0, keys: tuple[int, ...] = (16, 1024, 32_768)
 ) -> Decision:
-    """Check that one input of 1 gets nearly all weight if the others are `others`.
-
-    The inputs are up to 1 in size.
-    """
+    """Check that one input of 1 gets nearly all weight, if all others are `others`."""
     shares = []
     for n in keys:
         x = np.full(n, others)

@@ -51,16 +51,14 @@ def entropy_linear(d: int = 64, multipliers: tuple[float, ...] = (1.0, 2.0, 0.12
     """Check log n − H ≈ 0.24·λd at each of these λ."""
     true = [entropy_deficit(d, multiplier) for multiplier in multipliers]
     claimed = [0.24 * multiplier * d for multiplier in multipliers]
-    good = [close(*both, Tolerance.CLOSE) for both in zip(true, claimed, strict=True)]
-    return verdict_within(*good), {
+    parts = [close(*pair, Tolerance.CLOSE) for pair in zip(true, claimed, strict=True)]
+    return verdict_within(*parts), {
         "pairs": listed("{:.2f} at λ = {:g}, against {:.2f}", true, multipliers, claimed)
     }
 
 
 @claim("su.kappa")
-def log_factor_offsets(
-    scales: tuple[float, ...] = (1.0, 2.0), power: float = 1.0, n: int = 32768
-) -> Decision:
+def offsets(scales: tuple[float, ...] = (1.0, 2.0), power: float = 1.0, n: int = 32768) -> Decision:
     """Check that (log n/log 512)^power offsets a part of H's growth, on rows of this α at 512."""
     law, factor = Cosine(64), (math.log(n) / math.log(REFERENCE)) ** power
 
@@ -69,10 +67,10 @@ def log_factor_offsets(
 
     shares = []
     for alpha in scales:
-        plain, kept = mean_entropy(alpha, n), mean_entropy(alpha, REFERENCE)
-        shares.append((plain - mean_entropy(factor * alpha, n)) / (plain - kept))
-    good = [Tolerance.TENTH < share < 1.0 for share in shares]
-    return verdict_within(*good), {"shares": listed("{:.2f} at α = {:g}", shares, scales)}
+        plain, at_reference = mean_entropy(alpha, n), mean_entropy(alpha, REFERENCE)
+        shares.append((plain - mean_entropy(factor * alpha, n)) / (plain - at_reference))
+    parts = [Tolerance.TENTH < share < 1.0 for share in shares]
+    return verdict_within(*parts), {"shares": listed("{:.2f} at α = {:g}", shares, scales)}
 
 
 @claim("su.natural-log")
@@ -125,8 +123,8 @@ def largest_growth(laws: tuple[Law, ...] = (Cosine(3), Normal()), growth: float 
     """Check that s_max − s̄ grows as (log n)^growth, so that λ goes like (log n)^(1 − growth)."""
     keys = (float(2**10), float(2**40))
     powers = [power_of(np.log(keys), [largest_score(law, n) for n in keys]) for law in laws]
-    good = [abs(power - growth) < Tolerance.TENTH for power in powers]
-    return verdict_within(*good), {"found": listed("{:.2f}", powers)}
+    parts = [abs(power - growth) < Tolerance.TENTH for power in powers]
+    return verdict_within(*parts), {"found": listed("{:.2f}", powers)}
 
 
 @claim("su.base-512")
@@ -176,8 +174,8 @@ def yarn_square(coefficient: float = 0.2, ratios: tuple[float, ...] = (2.0, 8.0,
     """Check (1 + 0.1 log r)² ≈ 1 + coefficient·log r for these r."""
     logs = np.log(ratios)
     errors = (1.0 + 0.1 * logs) ** 2 / (1.0 + coefficient * logs) - 1.0
-    shown = listed("{:.1f} % for r = {:g}", 100.0 * errors, ratios)
-    return verdict_within(np.abs(errors).max() < Tolerance.TENTH), {"errors": shown}
+    texts = listed("{:.1f} % for r = {:g}", 100.0 * errors, ratios)
+    return verdict_within(np.abs(errors).max() < Tolerance.TENTH), {"errors": texts}
 
 
 @claim("su.half")
@@ -203,8 +201,8 @@ def interpolation(alignments: tuple[float, ...] = (1.0, -1.0), extension: float 
 
     gains = mean_cosine(distances / extension) - mean_cosine(distances)
     shares = [float(np.mean(sign * gains > 0.0)) for sign in alignments]
-    good = [share > Tolerance.NINE_TENTHS for share in shares]
-    return verdict_within(*good), {"shares": listed("{:.0f} %", [100 * share for share in shares])}
+    parts = [share > Tolerance.NINE_TENTHS for share in shares]
+    return verdict_within(*parts), {"shares": listed("{:.0f} %", [100 * share for share in shares])}
 
 
 @claim("yarn.trick")
@@ -236,9 +234,9 @@ def weight_close_to_one(s: float = 0.43, keys: tuple[int, ...] = (2, 10, 100, 10
     """Check that in a row of −2 and one +3 n^(s z) gives the last a weight close to 1."""
     weights = [1.0 / (1.0 + (n - 1) * math.exp(-5.0 * s * math.log(n))) for n in keys]
     plain = [1.0 / (1.0 + (n - 1) * math.exp(-5.0)) for n in keys]
-    shown = listed("{:.3f} for n = {} (softmax: {:.3f})", weights, keys, plain)
-    good = [close(weight, 1.0, Tolerance.FIFTH) for weight in weights]
-    return verdict_within(*good), {"weights": shown}
+    texts = listed("{:.3f} for n = {} (softmax: {:.3f})", weights, keys, plain)
+    parts = [close(weight, 1.0, Tolerance.FIFTH) for weight in weights]
+    return verdict_within(*parts), {"weights": texts}
 
 
 @claim("ssmax.margin")
@@ -258,8 +256,8 @@ def margin_suffices(scales: tuple[float, ...] = (0.43, 1.0), multiple: float = 1
         for row in half_margins
     ]
     least, most = np.min(weights), np.max(weights)
-    shown = listed("{} for s = {:g}", [listed("{:.2f}", row) for row in half_margins], scales)
-    return verdict_within(least > Tolerance.HALF), {"least": least, "most": most, "enough": shown}
+    texts = listed("{} for s = {:g}", [listed("{:.2f}", row) for row in half_margins], scales)
+    return verdict_within(least > Tolerance.HALF), {"least": least, "most": most, "enough": texts}
 
 
 @claim("ssmax.indefinitely")
@@ -291,9 +289,9 @@ def cosine_phases(factors: tuple[float, float] = (0.5, 1.5), rho: float = 0.3) -
         norm = own**2 + 2.0 * own * (1.0 - own) * rho + (1.0 - own) ** 2 * rho
         return float(rho / norm)
 
-    both = [cosine(factor, 1e12) for factor in factors]
-    good = close(both, [1.0, rho], Tolerance.IN_THE_LIMIT)
-    return verdict_of(good), {"both": both}
+    cosines = [cosine(factor, 1e12) for factor in factors]
+    agree = close(cosines, [1.0, rho], Tolerance.IN_THE_LIMIT)
+    return verdict_of(agree), {"both": cosines}
 
 
 @claim("giorlandino.participation")
@@ -302,8 +300,8 @@ def collision_limit(power: float = 1.0) -> Decision:
     x, n = np.array((1.5, 2.0, 3.0))[:, None], np.array([4096.0, LARGEST])
     collisions = exact.collision_probability(Normal(), x * np.sqrt(2.0 * np.log(n)), n)
     near, far = (collisions - (1.0 - x**-power)).T
-    good = ((far > 0.0) & (far < near) & (far < Tolerance.CLOSE)).all()
-    return verdict_within(good), {"gaps": far, "found": collisions[0]}
+    near_limit = ((far > 0.0) & (far < near) & (far < Tolerance.CLOSE)).all()
+    return verdict_within(near_limit), {"gaps": far, "found": collisions[0]}
 
 
 @claim("giorlandino.critical")
@@ -337,7 +335,7 @@ def moments_fall(factor: str = "2") -> Decision:
     mean = -squared + beta / alpha
     weight = sympy.exp(sympy.expand(mean + squared / 2))
     sides = ((weight, alpha / u), ((mean + squared) * weight, beta / u))
-    return verdict_of(*(Identity(*both).proved for both in sides)), {}
+    return verdict_of(*(Identity(*pair).proved for pair in sides)), {}
 
 
 @claim("anson.root-log")

@@ -104,10 +104,7 @@ def in_range(low: float = 2.0, high: float = 3.0, dimension: int | None = None) 
 
 @claim("normal.recommend")
 def scale_is_better(scale: float = 2.5, reference: float = 1.0) -> Decision:
-    """Check that scale/√d is better than reference/√d, by three kinds of gradient.
-
-    These are the approximation's, the mean, and that of the typical row.
-    """
+    """Check that scale/√d beats reference/√d by three gradients: approximate, mean, typical."""
     n, alphas = 512, (reference, scale)
     above = annealed.gradient(Normal(), scale, GRID) > annealed.gradient(Normal(), reference, GRID)
     s = Normal().sample(np.random.default_rng(22), 2000, n)
@@ -121,9 +118,7 @@ def scale_is_better(scale: float = 2.5, reference: float = 1.0) -> Decision:
 
 @claim("normal.figure")
 @claim("cosine.figure", coefficient=3.5, power=1.0, dimension=128)
-def fitted_curve(
-    coefficient: float = 0.84, power: float = 0.5, dimension: int | None = None
-) -> Decision:
+def curve(coefficient: float = 0.84, power: float = 0.5, dimension: int | None = None) -> Decision:
     """Check that the fitted curve is coefficient·(log n)^power."""
     best = annealed.best_alpha(_law(dimension), GRID)
     near = np.abs(coefficient * np.log(GRID) ** power - best) < Tolerance.CLOSE * best.max()
@@ -152,8 +147,8 @@ def cosine_density(
     moments = [1.0 / (d - offset + 3.0) for d in dimensions]  # of the claim
     exactly = close(np.multiply(dimensions, moments), 1.0)
     numbers = {"d": dimensions[-1], "moment": moments[-1], "count": count}
-    shown = {"distances": listed("{:.2f} (d = {})", distances, dimensions)}
-    return verdict_of(exactly and max(distances) < bound), {**numbers, **shown}
+    texts = {"distances": listed("{:.2f} (d = {})", distances, dimensions)}
+    return verdict_of(exactly and max(distances) < bound), {**numbers, **texts}
 
 
 @claim("cosine.not-elementary")
@@ -180,18 +175,18 @@ def systems_explained(
     Explained means that α* is within a fifth of the scale. The source's own number is that of d =
     `dimension`.
     """
-    lines, kept, explained = [], [], []
+    lines, shares, explained = [], [], []
     for name, d, n, scale in systems:
-        own, assumed = (float(annealed.best_alpha(Cosine(size), n)) for size in (d, dimension))
-        kept.append(100 * float(np.divide(*annealed.gradient(Cosine(d), [1.0, own], n))))
-        explained.append([_near(own / scale), _near(assumed / scale)])
+        best, assumed = (float(annealed.best_alpha(Cosine(size), n)) for size in (d, dimension))
+        shares.append(100 * float(np.divide(*annealed.gradient(Cosine(d), [1.0, best], n))))
+        explained.append([_near(best / scale), _near(assumed / scale)])
         lines.append(
-            f"{name} (d = {d}, n = {n}) uses {scale:g}, where the rule gives {own:.1f}, or "
+            f"{name} (d = {d}, n = {n}) uses {scale:g}, where the rule gives {best:.1f}, or "
             f"{assumed:.1f} at d = {dimension}"
         )
     at_own, at_128 = zip(*explained, strict=True)
-    supported = max(kept) < 100 * Tolerance.TENTH and (any(at_own) or all(at_128))
-    numbers = {"systems": "; ".join(lines), "kept": max(kept)}
+    supported = max(shares) < 100 * Tolerance.TENTH and (any(at_own) or all(at_128))
+    numbers = {"systems": "; ".join(lines), "kept": max(shares)}
     return verdict_within(supported, supported and all(at_own)), numbers
 
 
@@ -215,9 +210,9 @@ def power_of_dimension(
     # RMS normalisation makes |q| = |k| = √d, so q·k = d cos
     on = {"the cosine": best, "q·k": best / dimensions}
     powers = {name: power_of(dimensions[1:] - 3.0, factor[1:]) for name, factor in on.items()}
-    right = [abs(powers[name] - exponent) < Tolerance.HUNDREDTH for name in factors]
+    parts = [abs(powers[name] - exponent) < Tolerance.HUNDREDTH for name in factors]
     numbers = {"cosine": powers["the cosine"], "product": powers["q·k"]}
-    return verdict_within(*right), {"n": n, "best": best, **numbers}
+    return verdict_within(*parts), {"n": n, "best": best, **numbers}
 
 
 @claim("cosine.rmsnorm")
@@ -250,10 +245,10 @@ def entropy_grows_slowly(
     slopes = [_entropy_slope(name, law, annealed.best_alpha(law, ENTROPY_KEYS)) for law in laws]
     units = [math.sqrt(law.d) if isinstance(law, Cosine) else 1.0 for law in laws]
     beside = [
-        _entropy_slope(name, *both) for both in zip(laws, np.outer(units, factor), strict=True)
+        _entropy_slope(name, *pair) for pair in zip(laws, np.outer(units, factor), strict=True)
     ]
     words = [f"cosine, d = {x.d}" if isinstance(x, Cosine) else "normal" for x in laws]
-    slower = [own < other for own, other in zip(slopes, beside, strict=True)]
+    slower = [at_best < other for at_best, other in zip(slopes, beside, strict=True)]
     return verdict_within(max(slopes) < Tolerance.TENTH, all(slower)), {
         "slopes": listed("{:.2f} ({})", [max(slope, 0.0) for slope in slopes], words),
         "beside": listed("{:.2f}", beside),
@@ -261,10 +256,7 @@ def entropy_grows_slowly(
 
 
 def _entropy_slope(name: str, law: Law, scale: FloatArray) -> float:
-    """Return the slope of the mean entropy against log n at these scales, by least squares.
-
-    `name` is that of the entropy, Shannon or Rényi.
-    """
+    """Return the slope against log n of the mean entropy, Shannon's or Rényi's, at these scales."""
     if name == "Shannon":
         entropy = exact.entropy(law, scale, ENTROPY_KEYS)
     else:  # −log Σp² = 2 log Z(α) − log Z(2α)
@@ -275,10 +267,7 @@ def _entropy_slope(name: str, law: Law, scale: FloatArray) -> float:
 
 @claim("decoder.half-length")
 def constant_suffices(fraction: float = 0.5, most: float = 2 / 3) -> Decision:
-    """Check that the constant α*(fraction·L_max) suits the share `most` of the lengths.
-
-    It suits a length at which less than 5 % of the largest gradient is lost.
-    """
+    """Check that α*(fraction·L_max) loses less than 5 % at the share `most` of the lengths."""
     lengths, shares = (512, 2048, 32_768), []
     for length in lengths:
         n = np.arange(2, length + 1)
@@ -286,8 +275,8 @@ def constant_suffices(fraction: float = 0.5, most: float = 2 / 3) -> Decision:
         top = annealed.gradient(Normal(), annealed.best_alpha(Normal(), n), n)
         loss = 1.0 - annealed.gradient(Normal(), alpha, n) / top
         shares.append(float((loss < Tolerance.CLOSE).mean()))
-    shown = listed("{:.0f} % (L = {})", [100 * share for share in shares], lengths)
-    return verdict_within(min(shares) > most), {"shares": shown}
+    texts = listed("{:.0f} % (L = {})", [100 * share for share in shares], lengths)
+    return verdict_within(min(shares) > most), {"shares": texts}
 
 
 def _law(dimension: int | None) -> Normal | Cosine:
@@ -397,8 +386,8 @@ def unit_output_factor(constant: float = np.e) -> Decision:
         for t, n in ((1.0, 10**9), (0.9, 4096), (1.1, 4096))
     )
     near = max(map(abs, errors.values())) < 100 * Tolerance.CLOSE
-    shown = listed("{:+.1f} % (n = {})", [errors[n, 64] for n in sizes], sizes)
-    numbers = {"errors": shown, "limit": abs(many), "beside": at_other_t}
+    texts = listed("{:+.1f} % (n = {})", [errors[n, 64] for n in sizes], sizes)
+    numbers = {"errors": texts, "limit": abs(many), "beside": at_other_t}
     return verdict_within(near and abs(many) < 100 * Tolerance.IN_THE_LIMIT), numbers
 
 

@@ -109,10 +109,10 @@ def residual_runs_equal(power_of_two: str = "eight", whole: str = "eight_with_bi
     exactly = max(loss_gaps(power_of_two, precision).max() for precision in ("float32", "float64"))
     rounded = loss_gaps("undone", "float64")[:100].max()
     biased = loss_gaps(whole, "float64")
-    right = exactly == 0.0 and rounded < ROUNDED
+    equal = exactly == 0.0 and rounded < ROUNDED
     parted = (np.argmax(biased > 0.0) + 1, biased.max(), biased[-20:].mean())
     numbers = {"steps": biased.size, "exactly": exactly, "rounded": rounded, "parted": parted}
-    return verdict_of(right, right and biased.max() < ROUNDED), numbers
+    return verdict_of(equal, equal and biased.max() < ROUNDED), numbers
 
 
 @claim("training.scale-dependent")
@@ -231,14 +231,14 @@ def power_trains_faster(
     x = np.random.default_rng(0).standard_normal((1000, 16))
     y, p = power_softmax(x), rows.softmax(x)
     larger = float(np.mean((y * (1 - y) * EXPONENT / abs(x) - p * (1 - p)).sum(axis=1) > 0.0))
-    shown = {
+    numbers = {
         "n": x.shape[1],
         "pairs": power.shape[-1],
         "larger": 100 * larger,
         "measured": [*measured.values()],
         "rate": RATES["attention"][rate],
     }
-    return verdict_within(*(larger > Tolerance.HALF and sign for sign in signs)), shown
+    return verdict_within(*(larger > Tolerance.HALF and sign for sign in signs)), numbers
 
 
 @claim("comments.not-rnn")
@@ -268,13 +268,13 @@ def gradient_kept(gains: tuple[float, ...] = (0.5, 2.0), path: Path = "residual"
         if gain == gains[0]
     )
     of_gain = {gain: [cell[:3] for cell in cells if cell[3] == gain] for gain in gains}
-    shown = {
+    texts = {
         gain: listed("{:+.2f} and {:+.2f} ({})", *zip(*of_gain[gain], strict=True))
         for gain in gains
     }
     verdict = verdict_as_meant(level, kept, Verdict.HOLDS_WITHIN)
     first, last = gains[0], gains[-1]
-    return verdict, {"first": first, "own": shown[first], "last": last, "ours": shown[last]}
+    return verdict, {"first": first, "own": texts[first], "last": last, "ours": texts[last]}
 
 
 @claim("comments.not-learning-rate")
@@ -285,10 +285,7 @@ def rate_is_no_cure(
     seeds: int = 5,
     seed: int = 0,
 ) -> Decision:
-    """Check that no learning rate trains attention at scale `alpha`, or that the scale 1 does.
-
-    The latter with `cure` "scale".
-    """
+    """Check that the `cure`, the best rate or the scale 1, does not train attention at `alpha`."""
     optimisers: tuple[Optimiser, ...] = ("descent", "adam")
 
     def best_loss(alpha: float, rates: Sequence[float], optimiser: Optimiser) -> Estimate:
@@ -361,7 +358,7 @@ def recorded_heads() -> dict[str, dict[str, FloatArray]]:
             columns["output"] = growth["output"]
         for entry in laws.select(model=name, growth="output"):
             columns["output, brown"] = entry.result["output"]
-        models[name] = {key: np.array(value, dtype=float) for key, value in columns.items()}
+        models[name] = {key: np.array(column, dtype=float) for key, column in columns.items()}
     longest = laws.find(model="SmolLM2", tokens=LONGEST, length=LONGEST)
     models["SmolLM2"]["range"] = np.array(longest["range"], dtype=float)
     return models
@@ -402,10 +399,7 @@ def largest_weight_falls(power: float = 1.0, growth: float = 0.0) -> Decision:
 
 @claim("heads.variance")
 def output_variance_changes(sign: float = -1.0) -> Decision:
-    """Check that with more keys the variance of attention's outputs changes by this sign.
-
-    In all models, or in the first layer of SmolLM2.
-    """
+    """Check that with more keys the output's variance has this sign of change, in all or some."""
     tables = recorded_heads()
     measured = {model: table["output"] for model, table in tables.items() if "output" in table}
     early = {model: tables[model]["output, brown"][:, :count] for model, count in FIRST.items()}

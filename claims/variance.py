@@ -95,10 +95,7 @@ def product_rule(factor: float = 1.0, means: tuple[float, ...] = (0.0, 0.5, 1.0)
 
 @claim("jacobian.scores-grow")
 def scores_grow(variance: float = 512.0, d: int = 512, shows: float = 0.02) -> Decision:
-    """Check the variance at d, and that the density differs from a normal one by less than `shows`.
-
-    `shows` is a relative gap between densities that one would see in a histogram.
-    """
+    """Check the variance at d, and that the density is normal, up to a gap that a plot `shows`."""
     # the law is a chi-mixture, not quite a normal: compare the densities of s = q·k/√d
     s = np.linspace(-3.0, 3.0, 301)
     ratio = np.exp(DotProduct(d).logpdf(s) - Normal().logpdf(s))
@@ -249,8 +246,8 @@ def scale_keeps_gradient(exponent: float = -0.5, n: int = 64) -> Decision:
     """Check that with d^exponent the gradient is not small at any d, and about the same."""
     sizes = (16, 64, 512, 1024)
     gradients = [float(exact.gradient(DotProduct(d), d ** (exponent + 0.5), n)) for d in sizes]
-    good = max(gradients) < (1.0 + Tolerance.HUNDREDTH) * min(gradients)
-    return verdict_within(good), {"found": (min(gradients), max(gradients))}
+    level = max(gradients) < (1.0 + Tolerance.HUNDREDTH) * min(gradients)
+    return verdict_within(level), {"found": (min(gradients), max(gradients))}
 
 
 # --- how large they get ---------------------------------------------------------------------------
@@ -278,12 +275,12 @@ def noise_hardly_moves(alphas: tuple[float, ...] = (1.0, 4.0), n: int = 1024) ->
 
     changes = [output_change(alpha) for alpha in alphas]
     sharing = [1.0 / float(exact.collision_probability(Normal(), alpha, n)) for alpha in alphas]
-    shown = listed(
+    texts = listed(
         "{:.2f} at α = {:g}, where {:.0f} keys share the weight", changes, alphas, sharing
     )
     rule = math.sqrt(math.expm1(1.0))
     return verdict_within(*(size < Tolerance.TENTH for size in changes)), {
-        "found": shown,
+        "found": texts,
         "rule": rule,
     }
 
@@ -327,8 +324,8 @@ def clip_bounds_logits(growths: tuple[float, ...] = (1.0, 1.01)) -> Decision:
     factor = CAP / np.abs(logits).max()
     largest = [float(np.abs(factor * growth**2 * logits).max()) for growth in growths]
     below = [logit <= CAP * (1.0 + Tolerance.ROUNDING) for logit in largest]
-    shown = listed("{:.1f} for a factor {:g}", largest, growths)
-    return verdict_as_meant(all(below), below[0]), {"found": shown}
+    texts = listed("{:.1f} for a factor {:g}", largest, growths)
+    return verdict_as_meant(all(below), below[0]), {"found": texts}
 
 
 @claim("kimi.unshared")
@@ -344,8 +341,8 @@ def clip_by_head(own: float = 0.5, rotary_query: float = 1.0, rotary_key: float 
         return np.asarray(content + (first**query * rotary_q) @ (gamma**key * shared).mT)
 
     before, after = logits(0.0, 0.0, 0.0), logits(own, rotary_query, rotary_key)
-    wanted = np.array([gamma, 1.0])[:, None, None] * before
-    return verdict_of(float(np.abs(after - wanted).max()) < Tolerance.ROUNDING), {}
+    expected = np.array([gamma, 1.0])[:, None, None] * before
+    return verdict_of(float(np.abs(after - expected).max()) < Tolerance.ROUNDING), {}
 
 
 @claim("kimi.thirty")
@@ -385,9 +382,9 @@ def large_logits_one_hot(shared: tuple[float, ...] = (0.0, 1.0), size: float = 1
 @claim("wortsman.decay")
 def decay_by_rate(sign: float = -1.0, rate: float = 1e-3, strength: float = 0.1) -> Decision:
     """Check that θ − s(ηΔ + sign·λθ) decays, and θ − sη(Δ + sign·λθ) η times as fast."""
-    kept, of_default = 1.0 - sign * strength, 1.0 - sign * rate * strength  # s = 1, Δ = 0
-    ratio = (of_default - 1.0) / (kept - 1.0)
-    return verdict_of(kept < 1.0, abs(ratio / rate - 1.0) < Tolerance.HUNDREDTH), {"kept": kept}
+    factor, of_default = 1.0 - sign * strength, 1.0 - sign * rate * strength  # s = 1, Δ = 0
+    ratio = (of_default - 1.0) / (factor - 1.0)
+    return verdict_of(factor < 1.0, abs(ratio / rate - 1.0) < Tolerance.HUNDREDTH), {"kept": factor}
 
 
 @claim("henry.concentrated")
@@ -396,16 +393,16 @@ def cosine_outweighs(learned: bool = True) -> Decision:
     lengths = np.array([16.0, 64.0, 256.0])
     scales = np.log(lengths**2 - lengths) / math.log(2.0) if learned else np.ones(3)
     weights = 1.0 / (1.0 + (lengths - 1.0) * np.exp(-scales))
-    good = weights.min() > Tolerance.NINE_TENTHS
-    return verdict_within(good), {"weights": weights, "scales": scales}
+    outweighs = weights.min() > Tolerance.NINE_TENTHS
+    return verdict_within(outweighs), {"weights": weights, "scales": scales}
 
 
 @claim("henry.demonstration")
 def bleu_and_loss(bleu: float = 0.25, loss: float = 0.31) -> Decision:
     """Check that test BLEU is higher, and validation loss lower, by these shares."""
     gains = (24.325501285684457 / 19.396893780567478 - 1.0, 1.0 - 1.0971173178 / 1.6043478648)
-    good = all(abs(a - b) < Tolerance.HUNDREDTH for a, b in zip(gains, (bleu, loss), strict=True))
-    return verdict_within(good), {"found": gains}
+    agree = all(abs(a - b) < Tolerance.HUNDREDTH for a, b in zip(gains, (bleu, loss), strict=True))
+    return verdict_within(agree), {"found": gains}
 
 
 skip_checks("vaswani.additive", "su.key-norm", "su.thirty", "kimi.thousand")

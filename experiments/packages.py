@@ -203,11 +203,11 @@ def scale_scores(case: Case, t: float) -> Iterator[None]:
         setattr(case.attends, case.scale, before)
     else:
         with torch.no_grad():
-            kept = [tensor.clone() for tensor in case.scale]
+            originals = [tensor.clone() for tensor in case.scale]
             for tensor in case.scale:
                 tensor.mul_(t)
             yield
-            for tensor, values in zip(case.scale, kept, strict=True):
+            for tensor, values in zip(case.scale, originals, strict=True):
                 tensor.copy_(values)
 
 
@@ -224,7 +224,7 @@ def output_loss(model: nn.Module, inputs: Any) -> Tensor:
 def record_weights(case: Case) -> Iterator[list[Tensor]]:
     """Yield a list of the module's weights: as they go to dropout, or as a method returns them."""
     part: Any = case.attends
-    kept: list[Tensor] = []
+    weights: list[Tensor] = []
     inside: list[bool] = []
     hooks = [
         part.register_forward_pre_hook(lambda *_: inside.append(True)),
@@ -233,19 +233,19 @@ def record_weights(case: Case) -> Iterator[list[Tensor]]:
 
     def dropped(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         if inside:
-            kept.append(x.detach())
+            weights.append(x.detach())
         return dropout(x, *args, **kwargs)
 
     def returned(*args: Any) -> Any:
-        kept.append(method(*args).detach())
-        return kept[-1]
+        weights.append(method(*args).detach())
+        return weights[-1]
 
     dropout, method = functional.dropout, getattr(part, case.weights or "forward")
     with (
         mock.patch.object(functional, "dropout", dropped),
         mock.patch.object(part, case.weights or "_", returned, create=True),
     ):
-        yield kept
+        yield weights
     for hook in hooks:
         hook.remove()
 
@@ -279,12 +279,12 @@ def module_name(case: Case) -> str:
 def rescale_error(case: Case) -> float:
     """Return the error of a loss under `rescale`, over the change by the package's own scale."""
     with torch.no_grad():
-        own = output_loss(case.model, case.inputs)
+        unscaled = output_loss(case.model, case.inputs)
         with scale_scores(case, FACTOR):
             expected = output_loss(case.model, case.inputs)
         with rescale(factor=FACTOR, layers=[module_name(case)]):
             rescaled_loss = output_loss(case.model, case.inputs)
-    return float(abs(rescaled_loss - expected) / abs(expected - own))
+    return float(abs(rescaled_loss - expected) / abs(expected - unscaled))
 
 
 def gradient_error(case: Case) -> float:

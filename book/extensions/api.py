@@ -60,9 +60,9 @@ def own_names(obj: Any) -> set[str]:
 
 def skip(app: Sphinx, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
     """Return True for a member without entry: a constant, a name for a type, a tuple's field."""
-    shown = inspect.isroutine(obj) or inspect.isclass(obj) or isinstance(obj, Mapping)
+    documented = inspect.isroutine(obj) or inspect.isclass(obj) or isinstance(obj, Mapping)
     field = (inspect.getdoc(obj) or "").startswith("Alias for field number")
-    return True if field or (what == "module" and not shown) else None
+    return True if field or (what == "module" and not documented) else None
 
 
 def to_restructured_text(text: str, own: set[str], chapters: set[str]) -> str:
@@ -150,7 +150,7 @@ def add_functions(app: Sphinx, tree: nodes.document, page: str) -> None:
     paragraph["classes"] = ["in-library"]
     for index, name in enumerate(functions_of[page]):
         entry = app.env.domains["py"].objects[name]
-        shown = nodes.literal("", name.removeprefix("attnlib."))
+        label = nodes.literal("", name.removeprefix("attnlib."))
         paragraph += nodes.Text(", " if index else "")
-        paragraph += make_refnode(app.builder, page, entry.docname, entry.node_id, shown)
+        paragraph += make_refnode(app.builder, page, entry.docname, entry.node_id, label)
     next(tree.findall(nodes.section)).append(paragraph)

@@ -103,10 +103,7 @@ def head_columns() -> Columns:
 
 
 def needle_columns(record: Record, count: int) -> Columns:
-    """Return the needle on which each head has its largest mean weight, with that weight.
-
-    And the gap and variance there, NaN for heads that find none; columns of shape (count,).
-    """
+    """Return for each head its best needle, the mean weight on it, gap and variance; or NaN."""
     columns = np.full((4, count), np.nan)
     repeats = load("real_heads_repeats")
     for i, needle in enumerate(NEEDLES):
@@ -126,13 +123,12 @@ def shown_heads() -> dict[str, Any]:
     texts: list[list[str]] = []
     entries = []
     for head in SHOWN:
-        recorded = dict(record.find(**head.record_key))
+        key = head.record_key
+        recorded = dict(record.find(**key))
         tokens = recorded.pop("tokens")
         if tokens not in texts:
             texts.append(tokens)
-        entries.append(
-            {**head.record_key, "does": head.does, "text": texts.index(tokens), **recorded}
-        )
+        entries.append({**key, "does": head.does, "text": texts.index(tokens), **recorded})
     random = [record.find(random="keys", n=n) for n in KEYS]
     return {
         "texts": texts,

@@ -3,7 +3,7 @@
 import { digits, grouped } from "./drawing.js";
 import { criticalAlpha } from "./normal.js";
 import { POLICIES } from "./policies.js";
-// Made by book/live/script.py: table.js.
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 export const START = {

@@ -69,9 +69,8 @@ def cosine_table() -> dict[str, Any]:
         np.log(annealed.best_alpha(Cosine(d), keys) / np.sqrt(d) / normal)
         for d in COSINE_DIMENSIONS
     ]
-    inverse = to_minus_one_one(
-        np.array([0.0, *(1.0 / d for d in COSINE_DIMENSIONS)]), INVERSE_DIMENSION
-    )
+    inverse_d = np.array([0.0, *(1.0 / d for d in COSINE_DIMENSIONS)])
+    inverse = to_minus_one_one(inverse_d, INVERSE_DIMENSION)
     by_dimension = chebyshev.chebfit(inverse, np.array(values), inverse.size - 1)
     coefficients = chebyshev.chebfit(places, by_dimension.T, COSINE_KEYS - 1).T
     return {"inverse_d": INVERSE_DIMENSION, "root_log_n": roots} | pack(coefficients, 1e-7)

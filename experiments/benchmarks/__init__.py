@@ -1,4 +1,4 @@
-"""Side by side with what a user would use instead; `make bench` runs them all.
+"""Compare attnlib with what a user would use instead; `make bench` runs all comparisons.
 
 Each is a function that yields ratios as they are measured. `python -m experiments.benchmarks NAME`
 prints the ratios of one.

@@ -78,8 +78,8 @@ def attention_costs(repeats: int = 7) -> Iterator[Ratio]:
             bare = 1e3 * float(np.median(times[:, 0]))
             passes = ", with gradients" if backward else ""
             for name, share in zip(OURS, relative[1:], strict=True):
-                shown = f"attend with {name}, {where}{passes}"
-                yield Ratio(shown, BARE, bare * float(share), bare, "ms")
+                label = f"attend with {name}, {where}{passes}"
+                yield Ratio(label, BARE, bare * float(share), bare, "ms")
         memory = {
             name: run_in_process(backward_growth, name, causal)
             for name in (*VARIANTS, "written out")
@@ -307,11 +307,11 @@ def plain_losses(config: Config, training: Training, text: data.Text) -> list[fl
         seed=training.seed,
     ):
         inputs, targets = (torch.from_numpy(tokens.copy()) for tokens in batch)
-        value = loss(model(inputs), targets)
+        batch_loss = loss(model(inputs), targets)
         adam.zero_grad()
-        value.backward()
+        batch_loss.backward()
         adam.step()
-        losses.append(value.item())
+        losses.append(batch_loss.item())
     return losses
 
 

@@ -38,23 +38,23 @@ def measure_in_process(family: str) -> dict[str, Any]:
 
 
 def measure_family(family: str) -> dict[str, Any]:
-    """Return a row for each kind of attention that ran, and a line for each that did not."""
+    """Return a row for each kind of attention that ran, and a line for each that did not run."""
     rows: dict[str, Row] = {}
     lines = []
     for file in families.files(family):
-        wanted = {kind.__name__: kind for kind in families.attention_of(file)}
-        configs_done, reason = set(), "did not run"
+        classes = {kind.__name__: kind for kind in families.attention_of(file)}
+        tried, reason = set(), "did not run"
         for kind in families.models_of(file):
-            if kind.config_class in configs_done or (wanted and wanted.keys() <= class_names(rows)):
+            if kind.config_class in tried or (classes and classes.keys() <= class_names(rows)):
                 continue
             try:
                 add_new(rows, model_rows(kind))
-                configs_done.add(kind.config_class)
+                tried.add(kind.config_class)
             except Exception as error:
-                reason = reason if configs_done else error_line(kind.__name__, error)
-        for name in sorted(wanted.keys() - class_names(rows)):
-            add_new(rows, layer_rows(wanted[name], file))
-        lines += [f"{name}: {reason}" for name in sorted(wanted.keys() - class_names(rows))]
+                reason = reason if tried else error_line(kind.__name__, error)
+        for name in sorted(classes.keys() - class_names(rows)):
+            add_new(rows, layer_rows(classes[name], file))
+        lines += [f"{name}: {reason}" for name in sorted(classes.keys() - class_names(rows))]
     return {"rows": list(rows.values()), "not": lines if rows or lines else ["nothing ran"]}
 
 
@@ -79,9 +79,9 @@ def run_parts(model: Any, **options: Any) -> Runs:
         before = names[part] + "." if names[part] else ""
         if any(name.startswith(before) for name, _ in runs):
             continue
-        for given in families.inputs(part):
+        for inputs in families.inputs(part):
             try:
-                rows = watched.measure(part, partial(part, **given), **options)
+                rows = watched.measure(part, partial(part, **inputs), **options)
             except Exception as error:
                 failure = failure or error
                 continue
@@ -175,9 +175,9 @@ def norm_axis(base: Row, other: Row, i: int) -> str:
     return "width" if other["heads"] and other["heads"][i] > 1.05 else "head"
 
 
-def four_digits(value: float) -> float:
-    """Return four digits."""
-    return float(f"{value:.4g}")
+def four_digits(number: float) -> float:
+    """Return a number rounded to four digits."""
+    return float(f"{number:.4g}")
 
 
 if __name__ == "__main__":

@@ -105,16 +105,16 @@ def cache_kernels() -> Iterator[None]:
     ask, known = models._by_kernel, dict[Any, Any]()
     functions = models._implementations
 
-    def asked_once(call: models.ObservedCall, length: int) -> Any:
+    def ask_once(call: models.ObservedCall, length: int) -> Any:
         options = tuple(call.options), call.options.get("softcap")
         key = type(call.module), call.size, call.scaling, options
         return known.get(key) or known.setdefault(key, ask(call, length))
 
-    def in_use(module: Any) -> Any:
+    def first_function(module: Any) -> Any:
         return dict([next(iter(functions(module).items()))])
 
-    once = mock.patch.object(models, "_by_kernel", asked_once)
-    with once, mock.patch.object(models, "_implementations", in_use):
+    once = mock.patch.object(models, "_by_kernel", ask_once)
+    with once, mock.patch.object(models, "_implementations", first_function):
         yield
 
 
@@ -145,24 +145,24 @@ def runnable_modules(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield models, or layers, that show each kind of attention of a family, and their inputs."""
     for file in families.files(family):
         kinds = {kind.__name__: kind for kind in families.attention_of(file)}
-        wanted = set(kinds)
-        done: set[Any] = set()
+        missing = set(kinds)
+        configs_done: set[Any] = set()
         for kind in families.models_of(file):
-            if kind.config_class in done or (done and not wanted):
+            if kind.config_class in configs_done or (configs_done and not missing):
                 continue
             with suppress(Exception):
                 for part, inputs in runnable_parts(families.build_model(kind)):
                     has = {type(module).__name__ for module in part.modules()}
                     if kinds and not any(map(LOOKS_LIKE_ATTENTION.search, has)):
                         continue
-                    done.add(kind.config_class)
-                    wanted -= has
+                    configs_done.add(kind.config_class)
+                    missing -= has
                     yield part, inputs
-        for name in sorted(wanted):
+        for name in sorted(missing):
             for layer, call in families.build_layers(kinds[name], file):
-                given = randomise(getattr(call, "keywords", {}))
-                if can_run(layer, given):
-                    yield layer, given
+                layer_inputs = randomise(getattr(call, "keywords", {}))
+                if can_run(layer, layer_inputs):
+                    yield layer, layer_inputs
                     break
 
 
@@ -219,9 +219,9 @@ def run_audit(model: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Repor
         answer = {"is": "too long", "lines": [f"more than {SECONDS} s"]}
     except Exception as error:
         refused = isinstance(error, RuntimeError | ValueError)
-        own = refused and "/attnlib/" in traceback.extract_tb(error.__traceback__)[-1].filename
+        ours = refused and "/attnlib/" in traceback.extract_tb(error.__traceback__)[-1].filename
         line = error_line(type(error).__name__, error, 200)
-        answer = {"is": "refused" if own else "traceback", "lines": [line]}
+        answer = {"is": "refused" if ours else "traceback", "lines": [line]}
     return {**answer, "seconds": round(time.process_time() - start, 2)}, report
 
 
@@ -316,50 +316,56 @@ def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterat
     ]
     get = AttentionInterface.get_interface
 
-    def factor(where: str, d: int = 0) -> float:
+    def use_factor(where: str, d: int = 0) -> float:
+        """Note where the scale is multiplied, end the module's turn, and return the factor."""
         running.clear()
         by = times.get(d, next(iter(times.values()))) if isinstance(times, dict) else times
         place_and_factor[:] = [where, f"{by:.4g}"]
         return by
 
-    def scaled(where: str, query: Tensor, own: float | None) -> float:
+    def wrong_scale(where: str, query: Tensor, own: float | None) -> float:
         d = query.shape[-1]
-        return (d**-0.5 if own is None else own) * factor(where, d)
+        return (d**-0.5 if own is None else own) * use_factor(where, d)
 
-    def interface(registry: Any, *names: Any, **named: Any) -> Any:
+    def get_scaled(registry: Any, *names: Any, **named: Any) -> Any:
+        """Return the registered function of attention, called with the wrong scale."""
         function = get(registry, *names, **named)
 
         def called(part: Any, query: Tensor, *args: Any, scaling: Any = None, **rest: Any) -> Any:
-            scaling = scaled("scaling", query, scaling)
+            scaling = wrong_scale("scaling", query, scaling)
             return function(part, query, *args, scaling=scaling, **rest)
 
         return called if running else function
 
-    def of_logits(softmax: Callable[..., Any]) -> Callable[..., Any]:
+    def scale_logits(softmax: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a softmax that multiplies logits first."""
+
         @wraps(softmax)  # modes go by its name
         def called(*args: Any, **named: Any) -> Any:
             logits, *others = args or (named.pop("input"),)
             axis = named.get("dim", others[0] if others else -1)
             written_out = running and not asks
             if written_out and logits.dim() > 2 and axis in (-1, logits.dim() - 1):
-                logits = torch.where(logits > HIDDEN, logits * factor("softmax"), logits)
+                logits = torch.where(logits > HIDDEN, logits * use_factor("softmax"), logits)
             return softmax(logits, *others, **named)
 
         return called
 
-    def of_fused(fused: Callable[..., Any]) -> Callable[..., Any]:
+    def scale_fused(fused: Callable[..., Any]) -> Callable[..., Any]:
+        """Return fused attention with the wrong scale."""
+
         @wraps(fused)
         def called(query: Tensor, *args: Any, scale: float | None = None, **named: Any) -> Any:
-            scale = scaled("fused", query, scale) if running else scale
+            scale = wrong_scale("fused", query, scale) if running else scale
             return fused(query, *args, scale=scale, **named)
 
         return called
 
     fused = functional.scaled_dot_product_attention
     patches: list[tuple[Any, str, Any]] = [
-        (AttentionInterface, "get_interface", interface),
-        *((owner, "softmax", of_logits(owner.softmax)) for owner in (torch, Tensor, functional)),
-        (functional, "scaled_dot_product_attention", of_fused(fused)),
+        (AttentionInterface, "get_interface", get_scaled),
+        *((owner, "softmax", scale_logits(owner.softmax)) for owner in (torch, Tensor, functional)),
+        (functional, "scaled_dot_product_attention", scale_fused(fused)),
     ]
     with ExitStack() as stack:
         for hook in hooks:
@@ -386,13 +392,13 @@ def record_audits(part: str = "1/1", again: str = "") -> Record:
     number, parts = map(int, part.split("/"))
     rows = {entry.key["family"]: entry.result["rows"] for entry in load("census").entries}
     path = path_of(NAME)
-    done = load(path) if path.exists() else None
-    if done:
-        kept = [entry for entry in done.entries if entry.key["family"] not in again.split(",")]
-        made_before = {name: value for name, value in done.made.items() if name != "commit"}
-        done = done._replace(entries=tuple(kept), made=made_before)
-        save(path, done)
-    before = {entry.key["family"] for entry in done.entries} if done else set()
+    previous = load(path) if path.exists() else None
+    if previous:
+        kept = [entry for entry in previous.entries if entry.key["family"] not in again.split(",")]
+        made_before = {name: value for name, value in previous.made.items() if name != "commit"}
+        previous = previous._replace(entries=tuple(kept), made=made_before)
+        save(path, previous)
+    before = {entry.key["family"] for entry in previous.entries} if previous else set()
     wanted = [name for name in rows if rows[name]]
     made = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
     del made["commit"]

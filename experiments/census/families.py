@@ -52,9 +52,7 @@ def class_sources(file: str) -> dict[str, str]:
 
 def classes_of(file: Any, base: type) -> list[Any]:
     """Return the classes in a file that derive from `base`."""
-    return [
-        kind for kind in vars(file).values() if isinstance(kind, type) and issubclass(kind, base)
-    ]
+    return [x for x in vars(file).values() if isinstance(x, type) and issubclass(x, base)]
 
 
 def attention_of(file: Any) -> list[type[nn.Module]]:
@@ -121,8 +119,8 @@ def other_size(config: Any) -> Settings:
 def yarn_settings(config: Any, **more: float) -> Settings:
     """Return settings with YaRN's longer context, where the model rotates."""
     rotary = getattr(config, "rope_parameters", None) or {}
-    kept = {k: rotary[k] for k in ("rope_theta", "partial_rotary_factor") if k in rotary}
-    return {"rope_parameters": {**TABLE["yarn"], **kept, **more}} if "rope_theta" in rotary else {}
+    rope = {k: rotary[k] for k in ("rope_theta", "partial_rotary_factor") if k in rotary}
+    return {"rope_parameters": {**TABLE["yarn"], **rope, **more}} if "rope_theta" in rotary else {}
 
 
 def early_settings(config: Any) -> Settings:
@@ -170,7 +168,7 @@ def inputs(model: Any) -> Iterator[dict[str, Tensor]]:
         values = (getattr(model.config, name, None) for name in names)
         return next(filter(None, values), otherwise)
 
-    wanted = inspect.signature(model.forward).parameters
+    parameters = inspect.signature(model.forward).parameters
     most = min(max(setting("vocab_size", otherwise=90), 7), 90)
     ids = torch.randint(5, most, (1, TOKENS), generator=torch.Generator().manual_seed(1))
     size = setting("image_size", otherwise=224)
@@ -189,16 +187,16 @@ def inputs(model: Any) -> Iterator[dict[str, Tensor]]:
         "inputs_embeds": [(1, TOKENS, width)],
         "hidden_states": [(1, TOKENS, width), (TOKENS, width)],
     }
-    both = {"decoder_input_ids": ids} if "decoder_input_ids" in wanted else {}
-    known = [name for name in shapes if name in wanted]
+    decoder = {"decoder_input_ids": ids} if "decoder_input_ids" in parameters else {}
+    known = [name for name in shapes if name in parameters]
     for name in sorted(known, key=lambda name: name != model.main_input_name):
         for shape in shapes[name]:
-            given = {name: ids if name == "input_ids" else torch.zeros(shape), **both}
-            if name == "input_ids" and "position_ids" in wanted:
-                yield {**given, "position_ids": torch.tensor([PLACES])}
-            yield given
+            tensors = {name: ids if name == "input_ids" else torch.zeros(shape), **decoder}
+            if name == "input_ids" and "position_ids" in parameters:
+                yield {**tensors, "position_ids": torch.tensor([PLACES])}
+            yield tensors
     if "pixel_values" in known and "input_ids" in known:
-        yield {"input_ids": ids, "pixel_values": torch.zeros(1, *picture), **both}
+        yield {"input_ids": ids, "pixel_values": torch.zeros(1, *picture), **decoder}
 
 
 def build_layers(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, Callable[[], Any]]]:
@@ -217,7 +215,7 @@ def build_layers(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, 
                 initialise(layer, of_models[0], config)
         except Exception:
             continue
-        yield from ((layer, partial(layer, **given)) for given in layer_inputs(layer, config))
+        yield from ((layer, partial(layer, **kwargs)) for kwargs in layer_inputs(layer, config))
 
 
 def initialise(layer: nn.Module, kind: Any, config: Any) -> None:
@@ -248,6 +246,6 @@ def layer_inputs(layer: nn.Module, config: Any) -> Iterator[dict[str, Any]]:
         {"attention_mask": None},
         {"position_embeddings": flat, "cu_seqlens": torch.tensor([0, TOKENS])},
     ):
-        given = {name: value for name, value in named.items() if name in takes}
-        x = torch.zeros(TOKENS, width) if "cu_seqlens" in given else torch.zeros(1, TOKENS, width)
-        yield {read: x} | {name: None if "mask" in name else x for name in others} | given
+        kwargs = {name: value for name, value in named.items() if name in takes}
+        x = torch.zeros(TOKENS, width) if "cu_seqlens" in kwargs else torch.zeros(1, TOKENS, width)
+        yield {read: x} | {name: None if "mask" in name else x for name in others} | kwargs

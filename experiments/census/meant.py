@@ -58,9 +58,9 @@ def rules_of_row(family: str, row: dict[str, Any]) -> set[str]:
 def follows(rule: str, row: dict[str, Any], rotated: float) -> bool:
     """Return whether a row follows a rule."""
     factor, power = RULES[rule]
-    value = rotated * factor * row["d"] ** power
-    grows = row.get("power", power)
-    return math.isclose(row["scale"], value, rel_tol=SAME) and abs(grows - power) < 0.01
+    expected = rotated * factor * row["d"] ** power
+    measured = row.get("power", power)
+    return math.isclose(row["scale"], expected, rel_tol=SAME) and abs(measured - power) < 0.01
 
 
 def default_rotation(family: str) -> float:

@@ -187,8 +187,8 @@ class Watched(ModuleTracker, WithoutWeights):
                 row["v"] = result.shape[-1]
                 self.last = row, zeros_for_gradient(result)
                 return result + self.last[1]
-        given = (*args, *kwargs.values())
-        flat = [value for part in given for value in (part if isinstance(part, list) else [part])]
+        inputs = (*args, *kwargs.values())
+        flat = [value for part in inputs for value in (part if isinstance(part, list) else [part])]
         q, k = [value.detach() for value in flat if isinstance(value, Tensor)][-2:]
         text = args[0] if isinstance(args[0], str) else ""
         d = q.shape[-1]
@@ -269,9 +269,9 @@ def plain_attention(
     return scores.softmax(-1) @ value
 
 
-def on_meta(value: Any) -> Any:
+def on_meta(argument: Any) -> Any:
     """Return a tensor without its numbers, and all else as it is."""
-    return value.to("meta") if isinstance(value, Tensor) else value
+    return argument.to("meta") if isinstance(argument, Tensor) else argument
 
 
 def zeros_for_gradient(result: Tensor) -> Tensor:
@@ -282,14 +282,14 @@ def zeros_for_gradient(result: Tensor) -> Tensor:
 def derivatives_by(result: Tensor, on: list[Tensor]) -> list[Tensor | None]:
     """Return the derivatives of a tensor's sum by others, None for those without influence."""
     derivatives: list[Tensor | None] = [None] * len(on)
-    wanted = [i for i, tensor in enumerate(on) if tensor.requires_grad]
-    if not wanted or not result.requires_grad:
+    differentiable = [i for i, tensor in enumerate(on) if tensor.requires_grad]
+    if not differentiable or not result.requires_grad:
         return derivatives
     total = result.double().where(result > HIDDEN, 0.0).sum()
     slopes = torch.autograd.grad(
-        total, [on[i] for i in wanted], allow_unused=True, retain_graph=True
+        total, [on[i] for i in differentiable], allow_unused=True, retain_graph=True
     )
-    for i, slope in zip(wanted, slopes, strict=True):
+    for i, slope in zip(differentiable, slopes, strict=True):
         derivatives[i] = slope
     return derivatives
 

@@ -45,10 +45,10 @@ def tiny(family: str, attention: str = "eager", *, head: bool = False, **options
     import transformers
 
     torch.manual_seed(SEED)
-    own = {**FAMILIES, **MORE}[family]
-    family = own.get("of", family)
-    settings = {**SMALL, **own, **options}
-    for name in ("of", "lacks", *own.get("lacks", ())):
+    family_settings = {**FAMILIES, **MORE}[family]
+    family = family_settings.get("of", family)
+    settings = {**SMALL, **family_settings, **options}
+    for name in ("of", "lacks", *family_settings.get("lacks", ())):
         settings.pop(name, None)
     config = getattr(transformers, f"{family}Config")(**settings)
     kind, stem = f"{family}Model", family.removesuffix("Text")
@@ -201,13 +201,13 @@ def by_hand(model: Any, rule: str) -> Iterator[ByHand]:
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    hand, own = ByHand(RULES[rule]), model.config._attn_implementation
+    hand, usual = ByHand(RULES[rule]), model.config._attn_implementation
     AttentionInterface.register("by-hand", hand)
     AttentionMaskInterface.register("by-hand", sdpa_mask)
     try:
         model.set_attn_implementation("by-hand")
         yield hand
     finally:
-        model.set_attn_implementation(own)
+        model.set_attn_implementation(usual)
         del AttentionInterface._global_mapping["by-hand"]
         del AttentionMaskInterface._global_mapping["by-hand"]

@@ -119,8 +119,8 @@ def rescale_numbers(place: Place) -> Numbers:
     model, tokens = place.decoder(), place.tokens()
     with rescale(factor="ssmax", train_length=place.length // 4):
         logits = place.compile_function(model)(tokens[:, :-1])
-        value = loss(logits.double(), tokens[:, 1:])
-        return [logits, *torch.autograd.grad(value, [model.token.weight])]
+        mean_loss = loss(logits.double(), tokens[:, 1:])
+        return [logits, *torch.autograd.grad(mean_loss, [model.token.weight])]
 
 
 def register_numbers(place: Place) -> Numbers:
@@ -162,9 +162,9 @@ def monitor_numbers(place: Place) -> Numbers:
 
 def audit_numbers(place: Place) -> Numbers:
     """Return the scale that an audit finds; AssertionError if it misses a wrong scale."""
-    given: dict[str, Any] = {"d": D, "length": 128, "dtype": place.dtype, "device": place.device}
-    report = audit(functional.scaled_dot_product_attention, **given)
-    wrong = audit(functional.scaled_dot_product_attention, expected=0.15, **given)
+    options: dict[str, Any] = {"d": D, "length": 128, "dtype": place.dtype, "device": place.device}
+    report = audit(functional.scaled_dot_product_attention, **options)
+    wrong = audit(functional.scaled_dot_product_attention, expected=0.15, **options)
     codes = [finding.code for finding in wrong.findings]
     if not report.passed or codes != ["scale"] or report.scale is None:
         raise AssertionError(f"found {report.findings}, and {codes} where the scale is wrong")

@@ -27,10 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help='"cpu": a look at it, at tiny sizes',
     )
     parser.add_argument("--minutes", type=float, help="of new work; by default 2 and 6")
-    given = parser.parse_args(arguments)
-    if given.minutes is not None and not 0.0 < given.minutes < math.inf:
-        parser.error(f"--minutes must be above 0, got {given.minutes}")
-    if given.command == "pack":
+    options = parser.parse_args(arguments)
+    if options.minutes is not None and not 0.0 < options.minutes < math.inf:
+        parser.error(f"--minutes must be above 0, got {options.minutes}")
+    if options.command == "pack":
         from experiments.lab import corpus
 
         path = corpus.pack()
@@ -38,21 +38,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     import torch
 
-    if given.device != "cpu" and not torch.cuda.is_available():
+    if options.device != "cpu" and not torch.cuda.is_available():
         print_line("there is no CUDA device; --device cpu has a look at it, at tiny sizes")
         return 1
-    if given.device == "cpu":
+    if options.device == "cpu":
         torch.set_num_threads(1)  # several wait for one another at tiny sizes
     start = time.monotonic()
     faulthandler.dump_traceback_later(60.0 * LONGEST, exit=True, file=sys.__stderr__ or 2)
     try:
-        work, usual = (run_checks, 2.0) if given.command == "checks" else (run_trainings, 6.0)
-        minutes = min(usual if given.minutes is None else given.minutes, LONGEST - 1.0)
-        given.out.mkdir(parents=True, exist_ok=True)
-        with FileLock(given.out / ".lock", timeout=0):
-            status = work(given.out, given.device, start + 60.0 * minutes)
+        work, usual = (run_checks, 2.0) if options.command == "checks" else (run_trainings, 6.0)
+        minutes = min(usual if options.minutes is None else options.minutes, LONGEST - 1.0)
+        options.out.mkdir(parents=True, exist_ok=True)
+        with FileLock(options.out / ".lock", timeout=0):
+            status = work(options.out, options.device, start + 60.0 * minutes)
     except Timeout:
-        print_line(f"another command is writing to {given.out}")
+        print_line(f"another command is writing to {options.out}")
         status = 1
     except (OSError, ValueError) as error:
         print_line(f"Error: {error}")

@@ -53,7 +53,7 @@ Planned = tuple[str, Setting]
 
 
 class OutOfTimeError(Exception):
-    """The time is over."""
+    """A run does not end in the given time."""
 
 
 def planned_runs(tiny: bool = False) -> list[Planned]:
@@ -173,7 +173,7 @@ def extended_readings(
     """Return the readings after a continuation in longer windows, with a rule of n or without."""
     model, length = copy.deepcopy(model), model.config.sequence
     shape = replace(model.config, sequence=LONGER * length)
-    more = replace(
+    continuation = replace(
         training,
         learning_rate=training.learning_rate / 4.0,
         batch=training.batch // LONGER,
@@ -184,12 +184,12 @@ def extended_readings(
     )
     law = named_law("ssmax", length)
     with rescale(factor=law, train_length=length) if rule == "ssmax" else nullcontext():
-        batches = batches_of(parts.training, shape, more, None)
+        batches = batches_of(parts.training, shape, continuation, None)
 
         def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-            return batch_loss(model, batch, more.autocast)
+            return batch_loss(model, batch, continuation.autocast)
 
-        for step, *_ in descend(model, more, batches, loss):
+        for step, *_ in descend(model, continuation, batches, loss):
             after_step(step + 1)
         with own_precision(model, training):
             return [read(model, windows) for windows in windows_of(parts.validation, training)]

@@ -67,8 +67,8 @@ class Runs:
     def starts(self, seed: int = 0) -> dict[float, dict[int, float]]:
         """Return the validation losses of a seed, by rate and by the α at which the gain begins."""
         losses: dict[float, dict[int, float]] = {}
-        for (name, variant, rate, of), line in self.lines.items():
-            if (name, of) == ("gain", seed):
+        for (name, variant, rate, of_seed), line in self.lines.items():
+            if (name, of_seed) == ("gain", seed):
                 losses.setdefault(rate, {})[int(variant.removeprefix("begun_"))] = _loss(line)
         return dict(sorted(losses.items()))
 
@@ -127,7 +127,7 @@ def of_gains() -> Iterator[Part]:
     is judged by these. A2, A3 and C3 of gain.toml want all of them.
     """
     starts = recorded().starts().values()
-    best_of = {start: [of[start] for of in starts if start in of] for start in (1, 4)}
+    best_of = {start: [losses[start] for losses in starts if start in losses] for start in (1, 4)}
     less = min(best_of[4]) - min(best_of[1])
     yield number("A1", f"from 4, {len(best_of[4])} rates, less from 1", less, "at least 0.01")
 

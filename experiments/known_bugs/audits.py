@@ -107,18 +107,18 @@ class Trained:
 
     @torch.no_grad()
     def losses(self) -> Tensor:
-        """Return the loss of each window, in nats a byte."""
+        """Return the loss of each window, in nats a byte, (windows,)."""
         logits = self.model(self.inputs).transpose(1, 2)
         return functional.cross_entropy(logits, self.targets, reduction="none").double().mean(1)
 
     def cost(self) -> Fields:
         """Return the loss now, its excess over the model's own, and the standard error of that."""
         losses = self.losses()
-        more = losses - self.right
+        excess = losses - self.right
         return {
             "loss": float(losses.mean()),
-            "cost": float(more.mean()),
-            "error": float(more.std() / math.sqrt(len(more))),
+            "cost": float(excess.mean()),
+            "error": float(excess.std() / math.sqrt(len(excess))),
         }
 
     def rescaled(self, ratio: Any) -> Fields:

@@ -66,27 +66,27 @@ class Bug:
 
 
 def make_bug(
-    name: str, broken: Attend, d: int, wrong: float, right: float | None = None, **more: Any
+    name: str, broken: Attend, d: int, wrong: float, right: float | None = None, **meant: Any
 ) -> Bug:
     """Return a bug. Arguments that are not its fields are those of `attend` when it is fixed."""
-    fields = {key: more.pop(key) for key in ("heads", "key_heads", "n", "fixed") if key in more}
+    fields = {key: meant.pop(key) for key in ("heads", "key_heads", "n", "fixed") if key in meant}
     if right is None:
-        scale = more.get("scale", d**-0.5)
+        scale = meant.get("scale", d**-0.5)
         n = fields.get("n", 64)
         right = float(scale(n, d, n - 1)) if callable(scale) else scale
-    fields = {"fixed": partial(attend, **more), **fields}
-    return Bug(name, broken, d, wrong, right, more, **fields)
+    fields = {"fixed": partial(attend, **meant), **fields}
+    return Bug(name, broken, d, wrong, right, meant, **fields)
 
 
-def wrong_scale(name: str, d: int, wrong: float, right: float, heads: int = 2, **more: Any) -> Bug:
+def wrong_scale(name: str, d: int, wrong: float, right: float, heads: int = 2, **meant: Any) -> Bug:
     """Return a bug whose factor on q·k, or on the cosine, is wrong."""
-    broken = partial(attend, scale=wrong, **more)
-    return make_bug(name, broken, d, wrong, heads=heads, key_heads=heads, scale=right, **more)
+    broken = partial(attend, scale=wrong, **meant)
+    return make_bug(name, broken, d, wrong, heads=heads, key_heads=heads, scale=right, **meant)
 
 
-def wrong_logits(name: str, wrong: Callable[..., Tensor], *numbers: Any, **more: Any) -> Bug:
+def wrong_logits(name: str, wrong: Callable[..., Tensor], *numbers: Any, **meant: Any) -> Bug:
     """Return a bug whose logits are wrong."""
-    return make_bug(name, partial(attend, logits=wrong), *numbers, **more)
+    return make_bug(name, partial(attend, logits=wrong), *numbers, **meant)
 
 
 def inv_sqrt(d: int) -> float:

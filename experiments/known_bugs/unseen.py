@@ -124,8 +124,8 @@ def narrow_backward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Return a number whose gradient by the logits is that of the output, with these values."""
         return (p * logits) @ v - (p * logits).sum(-1, keepdim=True) * output
 
-    kept = torch.arange(v.shape[-1]) < q.shape[-1]
-    by_q = by_logits(scaled_products(q, k.detach()), v.detach() * kept)
+    read = torch.arange(v.shape[-1]) < q.shape[-1]
+    by_q = by_logits(scaled_products(q, k.detach()), v.detach() * read)
     by_k = by_logits(scaled_products(q.detach(), k), v.detach())
     through = p @ v + (by_q + by_k)
     return output + through - through.detach()

@@ -1,4 +1,4 @@
-"""Measure trained models: their heads, what these look for, and the price of another scale.
+"""Measure trained models: their heads, the needles of these, and the price of another scale.
 
     python -m experiments.real_heads [PART]...
 

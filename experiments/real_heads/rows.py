@@ -228,9 +228,6 @@ def find_needles(ids: Sequence[int], places: Places) -> dict[str, Places]:
 
 
 def repeated_needle(ids: Sequence[int], places: Places) -> Places:
-    """Return the needle in a text that is said twice: the key after the token's first place.
-
-    It is −1 in the first half.
-    """
+    """Return the needle of a text said twice: the key after the token's first place, or −1."""
     half = len(ids) // 2
     return np.where(places >= half, places - half + 1, -1)

@@ -45,7 +45,7 @@ def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Fields]]]:
     """Yield the common fields of each run's texts, and their results."""
     runs: dict[tuple[Any, ...], list[Fields]] = {}
     for entry in entries:
-        at = {name: value for name, value in entry.key.items() if name != "text"}
+        at = {name: field for name, field in entry.key.items() if name != "text"}
         runs.setdefault(tuple(at.items()), []).append(entry.result)
     for key, texts in runs.items():
         yield dict(key), texts
@@ -56,13 +56,13 @@ def by_run(entries: Sequence[Entry]) -> Iterator[tuple[Fields, list[Fields]]]:
 
 def interval(of_texts: NDArray[Any], statistic: Any = mean) -> list[FloatArray]:
     """Return a statistic of the texts, the first axis, and the ends of its interval."""
-    value = statistic(of_texts)
-    if len(of_texts) == 1 or not value.size:
-        return [value, *np.full((2, *value.shape), np.nan)]
+    estimate = statistic(of_texts)
+    if len(of_texts) == 1 or not estimate.size:
+        return [estimate, *np.full((2, *estimate.shape), np.nan)]
     rng = np.random.default_rng(0)
     drawn = rng.integers(len(of_texts), size=(RESAMPLED, len(of_texts)))
-    several = np.array([statistic(of_texts[texts]) for texts in drawn])
-    return [value, *np.nanpercentile(several, INTERVAL, axis=0)]
+    resampled = np.array([statistic(of_texts[texts]) for texts in drawn])
+    return [estimate, *np.nanpercentile(resampled, INTERVAL, axis=0)]
 
 
 def slopes(x: FloatArray, y: FloatArray, points: Callable[..., Any]) -> list[Any]:
@@ -82,7 +82,7 @@ def slopes(x: FloatArray, y: FloatArray, points: Callable[..., Any]) -> list[Any
 
 
 def all_points(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the points of all texts."""
+    """Return the points of all texts, from y (texts, lengths, heads)."""
     return x.ravel(), y.reshape(-1, y.shape[-1])
 
 
@@ -131,11 +131,11 @@ def atlas(entries: Sequence[Entry]) -> Iterator[Entry]:
 
 def _by_length(texts: list[Fields]) -> dict[int, list[Fields]]:
     """Return the tables of the texts by length; if texts differ in lengths, by octave."""
-    several = len({tuple(text["lengths"]) for text in texts}) > 1
+    differ = len({tuple(text["lengths"]) for text in texts}) > 1
     tables: dict[int, list[Fields]] = {}
     for text in texts:
         for n, table in zip(text["lengths"], text["heads"], strict=True):
-            tables.setdefault(2 ** round(np.log2(n)) if several else n, []).append(table)
+            tables.setdefault(2 ** round(np.log2(n)) if differ else n, []).append(table)
     return tables
 
 

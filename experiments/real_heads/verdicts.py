@@ -69,9 +69,9 @@ def all_parts() -> Iterator[Part]:
 
 def _one_by_one(name: str, values: Any) -> list[tuple[str, float]]:
     """Return a number by its name, or several, of lengths or rules, by name and place."""
-    several = np.ravel(values).tolist()
-    names = [f"{name}, {at} of {len(several)}" for at in range(1, len(several) + 1)]
-    return list(zip(names if len(several) > 1 else [name], several, strict=True))
+    numbers = np.ravel(values).tolist()
+    names = [f"{name}, {at} of {len(numbers)}" for at in range(1, len(numbers) + 1)]
+    return list(zip(names if len(numbers) > 1 else [name], numbers, strict=True))
 
 
 def _expected(low: float, high: float) -> str:
@@ -158,14 +158,14 @@ def judge_needles() -> Judged:
     off = {name: np.median(abs(np.log(np.maximum(x, 1e-9)))) for name, x in ratios.items()}
     yield "N3", {**off, "slope less variance": off["slope"] - off["variance"]}
     best = best_times(repeat)
-    both, ours, theirs = np.intersect1d(repeat["head"], plain["head"], return_indices=True)
-    smaller = share(best_times(plain)[theirs] < best[ours]) if both.size else 0.0
-    yield "N4", {"above 1": share(best > 1.0), "smaller": smaller, "both": both.size}
+    common, ours, theirs = np.intersect1d(repeat["head"], plain["head"], return_indices=True)
+    smaller = share(best_times(plain)[theirs] < best[ours]) if common.size else 0.0
+    yield "N4", {"above 1": share(best > 1.0), "smaller": smaller, "both": common.size}
     predicted, loss = repeat[f"ahead {LAST}"], needle("repeat", LAST)["loss 1"]
     near = share(abs(predicted - loss) <= np.maximum(0.3, 0.25 * loss))
     yield "N5", {"share": near, "median error": np.median(loss - predicted)}
-    more = needle("repeat", 8192)["loss 1"] - repeat["ahead 8192"]
-    yield "N6", {"share": share(more > 0.0), "median": np.median(more)}
+    excess = needle("repeat", 8192)["loss 1"] - repeat["ahead 8192"]
+    yield "N6", {"share": share(excess > 0.0), "median": np.median(excess)}
     measured = _reaches()
     known = np.isfinite(measured) & np.isfinite(repeat["reach"]) & (repeat["reach"] > 0.0)
     ratio = repeat["reach"][known] / measured[known]
@@ -228,30 +228,30 @@ def judge_price() -> Judged:
     yield "P3", {"half less twice": half - twice, "half": half, "twice": twice}
     beyond = _losses_by_times(record("beyond").entries)
     by_times = {times: np.mean(of_texts, axis=0) for times, of_texts in beyond.items()}
-    right, more = by_times[1.0], by_times[max(by_times)] - by_times[1.0]
-    numbers = {"rise": right[-1] - right[-2], "cost beyond less before": more[-1] - more[-3]}
-    yield "P4", {**numbers, "cost beyond": more[-1], "cost before": more[-3]}
+    base, excess = by_times[1.0], by_times[max(by_times)] - by_times[1.0]
+    numbers = {"rise": base[-1] - base[-2], "cost beyond less before": excess[-1] - excess[-3]}
+    yield "P4", {**numbers, "cost beyond": excess[-1], "cost before": excess[-3]}
 
 
 def costs_of_layers() -> dict[float, FloatArray]:
     """Return the cost of each multiplier in one layer, in nats, (layers,), by multiplier."""
     entries = record("layers").entries
-    right = [e.result["losses"][0] for e in entries if e.key["layer"] is None]
+    base = [e.result["losses"][0] for e in entries if e.key["layer"] is None]
     losses = _losses_by_times([e for e in entries if e.key["layer"] is not None])
-    by_layer = {times: np.reshape(of_all, (len(right), -1)).T for times, of_all in losses.items()}
-    return {times: (of_layer - right).mean(axis=1) for times, of_layer in by_layer.items()}
+    by_layer = {times: np.reshape(of_all, (len(base), -1)).T for times, of_all in losses.items()}
+    return {times: (of_layer - base).mean(axis=1) for times, of_layer in by_layer.items()}
 
 
 def costs_of(part: str, field: str, **at: Any) -> dict[str, FloatArray]:
     """Return the cost of each change at each length, in nats, over the same texts unchanged."""
     unchanged = record("policies").select(policy="transformer", **{"as": "scale"})
-    right = {e.key["text"]: np.array(e.result["losses"]) for e in unchanged}
+    unchanged_losses = {e.key["text"]: np.array(e.result["losses"]) for e in unchanged}
     costs: dict[str, list[FloatArray]] = {}
     for e in record(part).select(**at):
-        before = right[e.key["text"]]
-        more = np.array(e.result["losses"])[: len(before)] - before
-        costs.setdefault(e.key[field], []).append(more)
-    return {name: np.mean(several, axis=0) for name, several in costs.items()}
+        before = unchanged_losses[e.key["text"]]
+        excess = np.array(e.result["losses"])[: len(before)] - before
+        costs.setdefault(e.key[field], []).append(excess)
+    return {name: np.mean(of_texts, axis=0) for name, of_texts in costs.items()}
 
 
 def factors_of_faults() -> dict[str, float]:
@@ -269,11 +269,9 @@ def judge_changes() -> Judged:
     mean = costs[min(costs)]
     numbers = {"positive": (mean > 0.0).sum(), "median": np.median(mean)}
     yield "P6", {**numbers, "dearest": int(mean.argmax())}
-    as_scales, as_factors = (
-        costs_of("policies", "policy", **{"as": x}) for x in ("scale", "factor")
-    )
-    other = [cost.mean() for name, cost in as_scales.items() if _differs_at_512(POLICIES[name])]
-    of_log = [as_factors[name][1] for name in ("ssmax", "chiang_cholak")]
+    scales, factors = (costs_of("policies", "policy", **{"as": x}) for x in ("scale", "factor"))
+    other = [cost.mean() for name, cost in scales.items() if _differs_at_512(POLICIES[name])]
+    of_log = [factors[name][1] for name in ("ssmax", "chiang_cholak")]
     yield "P7", {"least": min(other), "policies": len(other), "laws to 128": of_log}
     wrong = costs_of("faults", "bug")
     times = factors_of_faults()
@@ -294,8 +292,8 @@ def _differs_at_512(policy: Policy) -> bool:
 def growth_of(name: str, model: str = "SmolLM2", **at: Any) -> FloatArray:
     """Return the growth of a number with n for each head, by default up to LAST tokens."""
     run = {"tokens": LAST} if model == "SmolLM2" else {}
-    value, _, _ = column("laws", name, model=model, **(at or {"growth": "laws", **run}))
-    return np.asarray(value)
+    growth, _, _ = column("laws", name, model=model, **(at or {"growth": "laws", **run}))
+    return np.asarray(growth)
 
 
 def judge_dispersion() -> Judged:
@@ -306,8 +304,8 @@ def judge_dispersion() -> Judged:
     rest, all_keys = growth_of("largest_rest"), growth_of("largest")
     numbers = {"rest": np.median(rest), "below": share(rest < -0.75)}
     yield "L2", {**numbers, "median": np.median(all_keys)}
-    more = heads(LAST, "range", "laws") - heads(128, "range", "laws")
-    yield "L3", {"share": share(more > 0.0), "median": np.median(more)}
+    widening = heads(LAST, "range", "laws") - heads(128, "range", "laws")
+    yield "L3", {"share": share(widening > 0.0), "median": np.median(widening)}
 
 
 def judge_vanishing() -> Judged:
@@ -335,9 +333,9 @@ def judge_scales() -> Judged:
     yield "L7", {"median": median, "near 1": share(abs(xi - 1.0) <= 0.25), "apart": high - low}
     table = needle("repeat", 512)
     rule, best = table["gap_rest"] / table["variance_rest"], best_times(table)
-    kept = np.clip(rule, 0.5, 2.0)
-    octaves = np.median(abs(np.log2(kept / best)))
-    yield "L8", {"octaves": octaves, "above": share(kept > best), "heads": rule.size}
+    on_grid = np.clip(rule, 0.5, 2.0)
+    octaves = np.median(abs(np.log2(on_grid / best)))
+    yield "L8", {"octaves": octaves, "above": share(on_grid > best), "heads": rule.size}
     middle, of_all = float(np.median(rule)), best_at_lengths()[LENGTHS_OF_LOSS.index(512)]
     further = abs(math.log(of_all)) - abs(math.log(of_all / middle))
     yield "L9", {"rule": middle, "best's |log| to 1 less to the rule": further, "best": of_all}
