@@ -104,14 +104,11 @@ class Policy:
             if name not in self.constants:
                 allowed = ", ".join(self.constants) or "none"
                 raise ValueError(f"the constants of {self.name} are: {allowed}; got {name!r:.80}")
-        settings = [
-            setting._replace(
-                value=_checking.finite_number(
-                    setting.name, constants.get(setting.name, setting.value), setting.minimum
-                )
-            )
-            for setting in self.settings
-        ]
+        settings = []
+        for setting in self.settings:
+            value = constants.get(setting.name, setting.value)
+            value = _checking.finite_number(setting.name, value, setting.minimum)
+            settings.append(setting._replace(value=value))
         return replace(self, settings=tuple(settings))
 
     def scale(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:

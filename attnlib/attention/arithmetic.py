@@ -129,8 +129,14 @@ def scaled_attention(
         nothing = v.new_zeros(q.shape[-1], v.shape[-1])
         output = (call.query @ nothing).expand(*shape, -1)
     else:
-        named = {"attn_mask": mask, "dropout_p": float(call.dropout_p), "is_causal": call.is_causal}
-        output = kernel(q.to(dtype), k, v, **named, scale=kernel_scale, enable_gqa=call.enable_gqa)
+        output = kernel(
+            *(q.to(dtype), k, v),
+            attn_mask=mask,
+            dropout_p=float(call.dropout_p),
+            is_causal=call.is_causal,
+            scale=kernel_scale,
+            enable_gqa=call.enable_gqa,
+        )
     if isinstance(factor, Tensor):
         return (output * factor.unsqueeze(-1)).to(output.dtype)
     return output if factor == 1.0 else output * factor

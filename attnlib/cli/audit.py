@@ -97,7 +97,7 @@ def audit(
     import torch
 
     from attnlib.auditing import audit as audited
-    from attnlib.auditing import recorded
+    from attnlib.auditing import engine_files, recorded_tensors
 
     more = {"cap": cap, "window": window, "sink": sink, "causal": causal}
     declared: dict[str, Any] = {name: x for name, x in more.items() if x is not None}
@@ -113,14 +113,14 @@ def audit(
                 "kv_dtype": models.torch_dtype(kv_dtype),
             }
             with models.progress("asking"):
-                number = recorded.write(place, **declared)
+                number = engine_files.write_questions(place, **declared)
             typer.echo(f"{number} questions are in {place}; its README.md says how to answer them")
             return
         if kind == "--tensors":
-            report = recorded.recorded(place, dtype=computed, **declared)
+            report = recorded_tensors.audit_tensors(place, dtype=computed, **declared)
         elif kind == "--read":
-            with one_line(recorded.UnansweredError, status=UNANSWERED):
-                report = recorded.read(place, **declared)
+            with one_line(engine_files.UnansweredError, status=UNANSWERED):
+                report = engine_files.audit_answers(place, **declared)
     if kind == "MODEL":
         _, network = models.load(model, trust_remote_code, device, dtype, words=False)
         size = network.config.get_text_config().vocab_size

@@ -392,10 +392,13 @@ def letters_of(name: str, args: Any, tensors: list[Tensor]) -> tuple[str, str, s
         inputs, _, output = str(args[0]).replace(" ", "").replace("...", ".").partition("->")
         first, comma, second = inputs.partition(",")
         return (first, second, output) if comma and "," not in second else ("", "", "")
-    left, right = tensors[:-3:-1] if name == "__rmatmul__" else tensors[-2:]
+    left, right = tensors[-2:]
+    exchanged = name == "__rmatmul__"
+    if exchanged:
+        left, right = right, left
     rows, columns = (".j" if left.ndim == 1 else ".ij"), (".j" if right.ndim == 1 else ".jk")
     output = "".join(dict.fromkeys(letter for letter in rows + columns if letter != "j"))
-    return (columns, rows, output) if name == "__rmatmul__" else (rows, columns, output)
+    return (columns, rows, output) if exchanged else (rows, columns, output)
 
 
 def queries_and_keys(name: str, args: Any, tensors: list[Tensor]) -> tuple[Tensor, Tensor] | None:

@@ -110,10 +110,8 @@ class Recorder:
             self.note(f"it calls {operator}, a kernel of its own that may be attention", hint=True)
         if "product" in kinds:
             kwargs = {**kwargs}
-            args = (
-                *args,
-                *(kwargs.pop(operand) for operand in OPERAND_KEYWORDS if operand in kwargs),
-            )
+            named = [kwargs.pop(word) for word in OPERAND_KEYWORDS if word in kwargs]
+            args = (*args, *named)
         tensors = entries_of((args, kwargs), Tensor)
         if name.endswith("_as"):
             del tensors[1:]  # the other tensor gives a shape alone
@@ -502,7 +500,7 @@ class Recorder:
         if entries.get(id(weights)) is not source:
             weights, values, first, second = values, weights, second, first
         if columns:
-            weights, first = weights.mT, first[:-2] + first[:-3:-1]
+            weights, first = weights.mT, first[:-2] + first[-1:] + first[-2:-1]
         if first[-1:] in output or first[-1:] not in second:  # heads that talk
             return True
         size = "".join(sorted(set(output) - set(first)))

@@ -243,13 +243,13 @@ class Observer(interception.ModuleTracker):
                 self.also(
                     name, "its weights average weights: its value and output columns are of them"
                 )
-            v, unscaled = layout.by_head(values), math.isnan(scale)
-            logits = layout.by_head(step.run(None, {})) if output is None or unscaled else q
+            v, unknown = layout.by_head(values), math.isnan(scale)
+            logits = layout.by_head(step.run(None, {})) if output is None or unknown else q
             z = logits.softmax(-1).to(v.dtype) @ v if output is None else layout.by_head(output)
-            mask = (
-                logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf) if unscaled else step.bias()
-            )
-            if not unscaled and mask is not None:
+            mask = None if unknown else step.bias()
+            if unknown:
+                mask = logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf)
+            elif mask is not None:
                 nothing = mask.numel() == 1 and not mask.any()
                 mask = None if nothing else layout.by_head(mask)
             seen = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)

@@ -99,7 +99,7 @@ def use_sparse_weights(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def cache_kernels() -> Iterator[None]:
     """Ask a function of attention once, as it is in use: faults change what it is handed."""
-    ask, known = models._by_kernel, dict[Any, Any]()
+    ask, known = models._audit_kernels, dict[Any, Any]()
     functions = models._implementations
 
     def asked_once(call: models.ObservedCall, length: int) -> Any:
@@ -110,7 +110,7 @@ def cache_kernels() -> Iterator[None]:
     def in_use(module: Any) -> Any:
         return dict([next(iter(functions(module).items()))])
 
-    once = mock.patch.object(models, "_by_kernel", asked_once)
+    once = mock.patch.object(models, "_audit_kernels", asked_once)
     with once, mock.patch.object(models, "_implementations", in_use):
         yield
 

@@ -285,6 +285,7 @@ class TestBadInput:
             assert_refused("gap", "1e+06", function, Normal(), Fixed(1e6), 1.0, 5)
         assert_refused("gap", "3", retrieval.accuracy, Cosine(8), Fixed(3.0), 5)
         assert_refused("gap", "3", retrieval.reach, Cosine(8), Fixed(3.0), 1.0)
+        assert_refused("gap", "0.999", retrieval.best_alpha, Cosine(200), Fixed(0.999), 5)
         assert_refused("theta", "-1", Tilted, -1.0)
         assert_refused("gap", "nan", Fixed, np.nan)
         assert_refused("gap", "inf", retrieval.least_alpha, np.inf, 5)

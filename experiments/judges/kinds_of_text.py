@@ -1,7 +1,6 @@
-"""What experiments.kinds has recorded, read for the chapter, and its predictions.
+"""The record of experiments.kinds, and the verdicts on predictions/kinds.md, K1 to K17.
 
-G is the sum of ∂L/∂log t over all heads of a window. predictions/kinds.md has the predictions K1 to
-K17 and what refutes them.
+G is the sum of ∂L/∂log t over all heads of a window, in nats.
 
 Chapters: calibration, predictions.
 """
@@ -18,7 +17,7 @@ from attnlib import _files
 from attnlib._checking import FloatArray
 from experiments import kinds
 from experiments.calibrate import PASSAGE
-from experiments.judging import OPEN, REFUTED, Part, above, decided, limits, number
+from experiments.judges.judging import OPEN, REFUTED, Part, above, decided, limits, number
 from experiments.kinds import LONG, LONGEST, SHORT
 from experiments.real_heads.kinds import KINDS
 from experiments.records import Fields
@@ -26,13 +25,14 @@ from experiments.records import Fields
 PROPERTIES = ("loss", "surprise", "repeated", "rare", "digits", "marks", "capitals", "characters")
 """Of a window; *surprise* is the loss less the entropy of what the model says."""
 EVEN, ODD = slice(0, None, 2), slice(1, None, 2)
+"""Halves of the windows of a kind."""
 SURE = 0.74
-"""A rank correlation over twelve kinds that one of eight properties has by chance in 5 %."""
+"""A rank correlation over twelve kinds: by chance one of eight properties is above it in 5 %."""
 NAMES = [kind for kind in KINDS if kind not in kinds.CONTROLS]
 
 
 class Windows:
-    """The windows of a kind, in their order; `G` is theirs."""
+    """The windows of a kind, in their order: gradients, G and losses, each with a row a window."""
 
     def __init__(self, lines: list[Fields]) -> None:
         self.lines = lines
@@ -42,22 +42,22 @@ class Windows:
         self.losses = np.array([[line["loss"], *line["losses"]] for line in lines])
 
     def mean(self, name: str) -> float:
-        """Return the mean of a property."""
+        """Return the mean of one of `PROPERTIES` over the windows."""
         if name == "surprise":
             return float(np.mean([line["loss"] - line["entropy"] for line in self.lines]))
         return float(np.mean([line[name] for line in self.lines]))
 
     def curve(self, chosen: slice = slice(None)) -> Polynomial:
-        """Return the mean loss in log t: through all losses, with the slope at 0."""
+        """Return the mean loss as a polynomial in log t, through all losses, of slope G at 0."""
         powers = np.arange(len(self.log_t) + 1)
-        rows = np.vstack([self.log_t[:, None] ** powers, powers == 1])
+        equations = np.vstack([self.log_t[:, None] ** powers, powers == 1])
         values = [*self.losses[chosen].mean(axis=0), self.G[chosen].mean()]
-        return Polynomial(np.linalg.solve(rows, values))
+        return Polynomial(np.linalg.solve(equations, values))
 
     def gains(self, log_t: float, chosen: slice = slice(None)) -> FloatArray:
-        """Return what each window gains by a factor, in nats per token."""
-        each = [Windows([line]).curve() for line in self.lines[chosen]]
-        return np.array([curve(0.0) - curve(log_t) for curve in each])
+        """Return the fall of each window's loss by a factor, (windows,), in nats per token."""
+        curves = [Windows([line]).curve() for line in self.lines[chosen]]
+        return np.array([curve(0.0) - curve(log_t) for curve in curves])
 
 
 @cache
@@ -70,40 +70,44 @@ def windows(kind: str, tokens: int, model: str = "SmolLM2") -> Windows:
 
 @cache
 def lines() -> tuple[Fields, ...]:
-    """Return all lines of the record."""
+    """Return the record, a line for each window."""
     return tuple(_files.lines(kinds.OUT))
 
 
-def means(tokens: int, model: str = "SmolLM2") -> FloatArray:
-    """Return the mean G of each kind."""
+def mean_gradients(tokens: int, model: str = "SmolLM2") -> FloatArray:
+    """Return the mean G of each kind, (kinds,)."""
     return np.array([windows(kind, tokens, model).G.mean() for kind in NAMES])
 
 
 # --- factors --------------------------------------------------------------------------------------
 
 
-def best(curves: list[Polynomial]) -> float:
-    """Return the log t, within what was measured, at which the mean of curves is least."""
+def best_log_t(curves: list[Polynomial]) -> float:
+    """Return the log t among those measured or between them at which the mean curve is least."""
     fine = np.linspace(kinds.SHIFTS[0], kinds.SHIFTS[-1], 601)
     return float(fine[np.mean([curve(fine) for curve in curves], axis=0).argmin()])
 
 
 def own_gains(tokens: int) -> dict[str, FloatArray]:
-    """Return by kind what its own factor gains, fitted to half of its windows, on the others."""
+    """Return the gains of each kind's windows by the factor that is best for its other half."""
     gains = {}
     for kind in NAMES:
-        of = windows(kind, tokens)
-        both = [of.gains(best([of.curve(fit)]), judge) for fit, judge in ((EVEN, ODD), (ODD, EVEN))]
-        gains[kind] = np.concatenate(both)
+        of_kind = windows(kind, tokens)
+        gains[kind] = np.concatenate(
+            [
+                of_kind.gains(best_log_t([of_kind.curve(fitted)]), judged)
+                for fitted, judged in ((EVEN, ODD), (ODD, EVEN))
+            ]
+        )
     return gains
 
 
 def common_gains(tokens: int) -> FloatArray:
-    """Return by kind what one factor gains, fitted to the eleven others."""
+    """Return the gain of each kind by the factor that is best for the eleven others, (kinds,)."""
     curves = [windows(kind, tokens).curve() for kind in NAMES]
     gains = []
     for at, curve in enumerate(curves):
-        others = best([*curves[:at], *curves[at + 1 :]])
+        others = best_log_t([*curves[:at], *curves[at + 1 :]])
         gains.append(curve(0.0) - curve(others))
     return np.array(gains)
 
@@ -112,13 +116,13 @@ def common_gains(tokens: int) -> FloatArray:
 
 
 def by_head(kind: str, chosen: slice) -> FloatArray:
-    """Return the mean gradient of each head at 512 tokens, all heads in a row."""
+    """Return the mean ∂L/∂log t of each head at 512 tokens, (layers · heads,)."""
     gradient: FloatArray = windows(kind, SHORT).gradient[chosen].mean(axis=0).ravel()
     return gradient
 
 
 def agreement() -> tuple[FloatArray, FloatArray]:
-    """Return the shares of heads whose signs agree: within each kind, and between each two."""
+    """Return the shares of heads whose signs agree: within each kind, and in each pair of kinds."""
     signs = [np.sign([by_head(kind, half) for half in (EVEN, ODD)]) for kind in NAMES]
     within = [np.mean(even == odd) for even, odd in signs]
     between = [np.mean(a == b) for a, b in combinations(signs, 2)]
@@ -126,7 +130,10 @@ def agreement() -> tuple[FloatArray, FloatArray]:
 
 
 def variance_share(chosen_on: slice, judged_on: slice, count: int = 10) -> float:
-    """Return the part of the variance of G between kinds that the chosen heads make up."""
+    """Return the share of the variance of G between kinds that is due to `count` heads.
+
+    They are those of the largest covariance with G in the windows `chosen_on`.
+    """
     heads = np.array([by_head(kind, chosen_on) for kind in NAMES])
     most = np.argsort(-_covariance(heads, heads.sum(axis=1)))[:count]
     others = np.array([by_head(kind, judged_on) for kind in NAMES])
@@ -135,15 +142,16 @@ def variance_share(chosen_on: slice, judged_on: slice, count: int = 10) -> float
 
 
 def _covariance(heads: FloatArray, total: FloatArray) -> FloatArray:
+    """Return the covariance of each head with the sum of all, over the kinds."""
     covariance: FloatArray = (heads - heads.mean(axis=0)).T @ (total - total.mean()) / len(total)
     return covariance
 
 
-def ranks(tokens: int = SHORT) -> dict[str, float]:
-    """Return the rank correlation of each property with G, over the kinds."""
-    slopes, by_kind = means(tokens), [windows(kind, tokens) for kind in NAMES]
+def rank_correlations(tokens: int = SHORT) -> dict[str, float]:
+    """Return the rank correlation of each of `PROPERTIES` with G, over the kinds."""
+    slopes, kinds_windows = mean_gradients(tokens), [windows(kind, tokens) for kind in NAMES]
     return {
-        name: float(spearmanr([of.mean(name) for of in by_kind], slopes).statistic)
+        name: float(spearmanr([of.mean(name) for of in kinds_windows], slopes).statistic)
         for name in PROPERTIES
     }
 
@@ -151,27 +159,28 @@ def ranks(tokens: int = SHORT) -> dict[str, float]:
 # --- what became of the predictions ---------------------------------------------------------------
 
 
-def parts() -> Iterator[Part]:
-    """Yield what kinds.md predicted."""
-    yield from _by_kind()
-    yield from _properties()
-    yield from _heads()
-    yield from _factors()
-    rank = float(spearmanr(means(SHORT), means(LONG)).statistic)
+def judge_kinds() -> Iterator[Part]:
+    """Yield the parts of kinds.md."""
+    yield from _judge_each_kind()
+    yield from _judge_properties()
+    yield from _judge_heads()
+    yield from _judge_factors()
+    rank = float(spearmanr(mean_gradients(SHORT), mean_gradients(LONG)).statistic)
     yield number("K15", "ρ of G at 512 and at 2,048 tokens", rank, "at least 0.7")
-    smaller = abs(means(SHORT)).mean() - abs(means(LONG)).mean()
+    smaller = abs(mean_gradients(SHORT)).mean() - abs(mean_gradients(LONG)).mean()
     yield number("K15", "mean |G|, 512 less 2,048", float(smaller), "above 0")
     prose, *others = (windows(kind, LONGEST).G.mean() for kind in kinds.SOME)
     for kind, mean in zip(kinds.SOME[1:], others, strict=True):
         yield number("K16", f"{kind} less prose, 8,192", float(mean - prose), "above 0")
-    rank = abs(float(spearmanr(means(SHORT), means(PASSAGE, "MiniLM")).statistic))
+    rank = abs(float(spearmanr(mean_gradients(SHORT), mean_gradients(PASSAGE, "MiniLM")).statistic))
     half = 1.96 * np.sqrt(1.06 / (len(NAMES) - 3))  # Fisher's interval
     low, high = (abs(np.tanh(np.arctanh(rank) + sign * half)) for sign in (-1.0, 1.0))
     what = "|ρ| of G, MiniLM and SmolLM2"
     yield decided("K17", what, "below 0.6", rank, bool(high < 0.6), refuted=bool(low > 0.6))
 
 
-def _by_kind() -> Iterator[Part]:
+def _judge_each_kind() -> Iterator[Part]:
+    """Yield the parts of K1 to K4: G of each kind."""
     samples = {kind: windows(kind, SHORT).G for kind in NAMES}
     chance = f_oneway(*samples.values()).pvalue
     yield number("K1", "p of the analysis of variance", chance, "below .001")
@@ -183,11 +192,12 @@ def _by_kind() -> Iterator[Part]:
     down = sum(high < 0.0 for _, high in sides.values())
     yield number("K3", "kinds whose G is above 0", up, "at least 6")
     yield number("K3", "kinds whose G is below 0", down, "at most 2")
-    yield above("K4", "mean of G over the kinds", means(SHORT))
+    yield above("K4", "mean of G over the kinds", mean_gradients(SHORT))
 
 
-def _properties() -> Iterator[Part]:
-    by_name = ranks()
+def _judge_properties() -> Iterator[Part]:
+    """Yield the parts of K8 to K12: properties of texts, and texts that were changed."""
+    by_name = rank_correlations()
     kept = all(abs(rank) < SURE or name == "surprise" for name, rank in by_name.items())
     largest, expected = max(by_name.values(), key=abs), "none, or loss less entropy"
     yield decided("K8", "largest ρ of eight properties", expected, largest, kept)
@@ -204,7 +214,8 @@ def _properties() -> Iterator[Part]:
     yield above("K12", "G of small letters less prose", windows("lower", SHORT).G - prose)
 
 
-def _heads() -> Iterator[Part]:
+def _judge_heads() -> Iterator[Part]:
+    """Yield the parts of K13 and K14: single heads."""
     within, between = (float(shares.mean()) for shares in agreement())
     yield number("K13", "heads whose signs agree within a kind", within, "at least 0.7")
     yield number("K13", "and between two kinds", between, "at most 0.62")
@@ -213,7 +224,8 @@ def _heads() -> Iterator[Part]:
     yield decided("K14", "share of ten heads", expected, high, high < 0.5, refuted=low >= 0.5)
 
 
-def _factors() -> Iterator[Part]:
+def _judge_factors() -> Iterator[Part]:
+    """Yield the parts of K5 to K7: gains by a factor."""
     for tokens, most in ((SHORT, 0.01), (LONG, 0.005)):
         gains = own_gains(tokens)
         kind = max(gains, key=lambda kind: float(gains[kind].mean()))

@@ -1,7 +1,6 @@
-"""What was predicted of the recorded runs, and what became of it, in one form for all.
+"""All predictions of recorded runs, in groups; predictions/groups.toml lists them.
 
-A group is what one file predicted before its runs; predictions/groups.toml has them. Its parts are
-single numbers or signs, each with what was expected, what was found, and a verdict.
+A group is the predictions that one file made before its runs. Its judge gives their parts.
 Chapter: predictions.
 """
 
@@ -11,29 +10,31 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from experiments.judging import HOLDS, OPEN, REFUTED, Part
+from experiments.judges.judging import HOLDS, OPEN, REFUTED, Part
 from experiments.records import HERE
 
 
 class Group(NamedTuple):
-    """Predictions that were written into one file."""
+    """The predictions of one file."""
 
     title: str
     chapter: str
     """The chapter that uses the runs."""
     file: str
-    """Where they were written, in experiments/."""
+    """The path of the file, from experiments/."""
     parts: Callable[[], Iterable[Part]]
+    """The judge, which computes the parts."""
     words: dict[int | str, str]
     """Predictions in a few words, by number or name, where the parts alone do not say them."""
 
 
 def _read(file: str) -> Any:
+    """Return a TOML file of experiments/ as a table."""
     return tomllib.loads((HERE / file).read_text("utf-8"))
 
 
 def _group(judge: str, words: Any = None, words_in: str = "", **fields: str) -> Group:
-    """Return a group; its words are its own, or those that another file of predictions has."""
+    """Return a group of groups.toml; its words may be in another file, `words_in`."""
     module, _, function = judge.rpartition(".")
     parts = getattr(import_module(f"experiments.{module}"), function)
     if words_in:
@@ -43,11 +44,11 @@ def _group(judge: str, words: Any = None, words_in: str = "", **fields: str) -> 
 
 
 GROUPS = tuple(_group(**table) for table in _read("predictions/groups.toml")["groups"])
-"""All predictions whose runs are there, in the order of the appendix."""
+"""All groups, in the order of the appendix."""
 
 
 def tally(chapter: str) -> str:
-    """Return how many parts of the predictions of a chapter held, failed and are open, in words."""
+    """Return the numbers of parts of a chapter that held, failed and are open, as a sentence."""
     parts = (part for group in GROUPS if group.chapter == chapter for part in group.parts())
     counts = Counter(part.verdict for part in parts)
     verb = "is" if counts[OPEN] == 1 else "are"

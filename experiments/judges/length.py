@@ -1,7 +1,6 @@
-"""What became of the predictions about heads that learn to find: experiments/predictions/length.md.
+"""Verdicts on the predictions about single heads that learn to find: 1 to 21 of length.md.
 
-The runs are those of length_head.toml; `parts` has each number and each sign, and its verdict, as
-`experiments.judging` has them.
+The runs are those of length_head.toml.
 """
 
 import math
@@ -11,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.judging import Part, Values, above, between, near, number
+from experiments.judges.judging import Part, Values, above, between, near, number
 from experiments.lab.comparison import by_variant
 from experiments.lab.head_measures import LAWS, multipliers
 from experiments.lab.sweep import Outcome
 from experiments.records import runs
 
 START = 64
+"""n₀, the length of training, in keys or tokens."""
 LENGTHS = (16, 64, 256, 1024, 4096)
 FAR = 1024
 """16 times the length of training."""
@@ -28,20 +28,24 @@ DISTINCT = tuple(law for law in LAWS if law != "qwen")
 """The laws beyond n₀: Qwen's is SSMax's there, and its numbers are not counted a second time."""
 
 
-class Heads:
-    """The runs, by variant, steps and length: an array over the seeds for each number."""
+class MeasuredRuns:
+    """Runs that were tested at several lengths: an array over the seeds for each number."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self.runs = by_variant(outcomes)
 
     def measured(self, variant: str, steps: int, n: int) -> list[dict[str, Any]]:
-        """Return all that is measured at n, of each seed."""
+        """Return the test at n of each seed."""
         return [
             test for run in self.runs[variant, steps] for test in run.measured if test["n"] == n
         ]
 
     def __call__(self, name: str, variant: str, steps: int, n: int) -> Values:
-        """Return a number of each seed; "none" and the laws are losses, a model's of the answer."""
+        """Return a number of the tests at n, (seeds,).
+
+        `name` is one of a test's numbers, or "none" or a law for the loss under it, in nats; of a
+        Transformer that is the loss of the answer.
+        """
         values = []
         for test in self.measured(variant, steps, n):
             none = test.get("answer_loss", test["loss"])
@@ -50,10 +54,11 @@ class Heads:
         return np.array(values)
 
 
-def ends(heads: Heads) -> Iterator[Part]:
-    """What training ends at."""
+def judge_training_end(heads: MeasuredRuns) -> Iterator[Part]:
+    """Yield the parts of 1 to 8: t* and the gap at the end of training."""
 
     def long(name: str, variant: str, n: int = START) -> Values:
+        """Return a number after the longest training, by seed."""
         return heads(name, variant, LONG, n)
 
     for n in LENGTHS:
@@ -95,12 +100,14 @@ def ends(heads: Heads) -> Iterator[Part]:
             yield near(at, f"{variant}, t* at {n} over {START}", ratio, wanted, margin)
 
 
-def from_the_start(heads: Heads) -> Iterator[Part]:
-    """What is known of other lengths from n₀ alone."""
+def judge_foresight(heads: MeasuredRuns) -> Iterator[Part]:
+    """Yield the parts of 9 to 11: other lengths, foretold from n₀ alone."""
     for variant in ("noise_50", "noise_70", "fixed_50"):
         for steps in STEPS[2:]:
             for n in LENGTHS[2:]:
-                yield from _foretold(9, heads, variant, steps, n, lambda loss: 0.06 + 0.05 * loss)
+                yield from _judge_foretold(
+                    9, heads, variant, steps, n, lambda loss: 0.06 + 0.05 * loss
+                )
     exact = {"noise_50": (0.26, 0.21, 0.13, 0.06), "noise_70": (0.08, 0.14, 0.21, 0.27)}
     for variant, excesses in exact.items():
         for n, predicted in zip(LENGTHS[1:], excesses, strict=True):
@@ -111,12 +118,13 @@ def from_the_start(heads: Heads) -> Iterator[Part]:
             else:
                 yield between(10, what, excess, -0.03, predicted + 0.06)
     for n in LENGTHS[2:]:
-        yield from _foretold(11, heads, "noise_50", BRIEF, n, lambda _: 0.3)
+        yield from _judge_foretold(11, heads, "noise_50", BRIEF, n, lambda _: 0.3)
 
 
-def _foretold(
-    at: int, heads: Heads, variant: str, steps: int, n: int, margin: Callable[[float], float]
+def _judge_foretold(
+    at: int, heads: MeasuredRuns, variant: str, steps: int, n: int, margin: Callable[[float], float]
 ) -> Iterator[Part]:
+    """Yield the parts of a weight and a loss at n; `margin` is for a loss."""
     case = f"{variant}, {steps} steps, predicted less measured at {n}"
     weight = heads("predicted_weight", variant, steps, n) - heads("weight", variant, steps, n)
     yield near(at, f"weight: {case}", weight, 0.0, 0.04)
@@ -125,17 +133,17 @@ def _foretold(
     yield near(at, f"loss: {case}", excess, 0.0, margin(float(loss.mean())))
 
 
-def laws(heads: Heads) -> Iterator[Part]:
-    """Which law wins at 16 n₀, and what it costs below."""
+def judge_laws(heads: MeasuredRuns) -> Iterator[Part]:
+    """Yield the parts of 12 to 19: the law that wins at 16 n₀, and its cost below n₀."""
 
     def less(
         variant: str, law: str, other: str, steps: int = LONG, n: int = FAR
     ) -> tuple[str, Values]:
-        """Return in words and in numbers what a head loses under one law less under another."""
-        of = variant if steps == LONG else f"{variant}, {steps} steps"
+        """Return the loss under one law less that under another: its name, and by seed."""
+        runs_name = variant if steps == LONG else f"{variant}, {steps} steps"
         where = "" if n == FAR else f" at {n}"
         values = heads(law, variant, steps, n) - heads(other, variant, steps, n)
-        return f"{of}, {law} − {other}{where}", values
+        return f"{runs_name}, {law} − {other}{where}", values
 
     wrong = rule_wrong(heads)
     what = f"laws that win where t* > √r, wrong of {len(wrong)} cells"
@@ -170,7 +178,7 @@ def laws(heads: Heads) -> Iterator[Part]:
         yield near(19, *less("noise_50", law, "none", n=16), excess, 0.02)
 
 
-def rule_wrong(heads: Heads, *, at_start: bool = False) -> list[bool]:
+def rule_wrong(heads: MeasuredRuns, *, at_start: bool = False) -> list[bool]:
     """Return for each cell and law whether "it beats none where t* > √r" is wrong at 16 n₀.
 
     t* is the factor of least loss at 16 n₀ itself, where the rule follows from the shape of the
@@ -191,8 +199,8 @@ def rule_wrong(heads: Heads, *, at_start: bool = False) -> list[bool]:
     return wrong
 
 
-def learned(heads: Heads) -> Iterator[Part]:
-    """Factors that are learned."""
+def judge_learned_factors(heads: MeasuredRuns) -> Iterator[Part]:
+    """Yield the parts of 20 and 21: factors that are learned."""
     more = heads("loss", "noise_70_ssmax", LONG, FAR) - heads("loss", "noise_70", LONG, FAR)
     yield near(20, "noise_70, learned s less plain", more, 0.0, 0.02)
     for steps, least in ((300, 2.5), (1000, 1.4)):
@@ -205,8 +213,8 @@ def learned(heads: Heads) -> Iterator[Part]:
     yield between(21, "gain, t* after 10000", heads("best", "noise_70_qk", LONG, FAR), 0.95, 1.25)
 
 
-def parts() -> list[Part]:
-    """Return all parts of the predictions, in their order."""
-    heads = Heads(runs("length_head"))
-    chapters = (ends, from_the_start, laws, learned)
-    return [part for chapter in chapters for part in chapter(heads)]
+def judge_length() -> list[Part]:
+    """Return the parts of length.md up to 21."""
+    heads = MeasuredRuns(runs("length_head"))
+    judges = (judge_training_end, judge_foresight, judge_laws, judge_learned_factors)
+    return [part for judge in judges for part in judge(heads)]

@@ -1,7 +1,7 @@
-"""A prediction in parts, single numbers and signs, each with what came of it.
+"""Parts of a prediction, each one number or one sign, and their verdicts.
 
-A number is refuted where its mean over the seeds is outside the margin; a sign where the whole 95 %
-interval of the mean lies on the other side of 0, and it is open where the interval has both.
+A number is refuted where its mean over the seeds is outside the margin. A sign is refuted where the
+whole 95 % interval of the mean lies on the other side of 0, and open where the interval holds 0.
 
 Chapter: predictions.
 """
@@ -17,28 +17,25 @@ from numpy.typing import NDArray
 from experiments.lab.comparison import interval
 
 Values = NDArray[np.float64]
-
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-"""For the digits of an exponent: `str.translate`."""
+"""Numbers, one for each seed where no shape is said."""
 
 HOLDS, REFUTED, OPEN = "holds", "refuted", "open"
 
 
 class Part(NamedTuple):
-    """One number or one sign of a prediction, and what came of it."""
+    """One number or one sign of a prediction, and its verdict."""
 
     prediction: int | str
     """Its number or name in the file that predicted it."""
     what: str
+    """The quantity in a few words."""
     expected: str
+    """Its range in words."""
     mean: float
     half_width: float
+    """Of the 95 % interval of the mean; 0 for a single number."""
     verdict: str
-
-
-def power_of_2(value: float) -> str:
-    """Return a power of 2 as the pages write it, such as 2⁻⁹."""
-    return "2" + str(round(math.log2(value))).translate(RAISED)
+    """`HOLDS`, `REFUTED` or `OPEN`."""
 
 
 def limits(values: Values) -> tuple[float, float]:
@@ -50,29 +47,33 @@ def limits(values: Values) -> tuple[float, float]:
 def between(
     at: int | str, what: str, values: Values | float, low: float, high: float, expected: str = ""
 ) -> Part:
-    """Return a part whose mean has to lie between two numbers; one number has no interval."""
+    """Return a part that holds where the mean is from `low` to `high`, else is refuted.
+
+    `expected` is the range in words, by default "`low` to `high`".
+    """
     expected = expected or f"{low:.4g} to {high:.4g}"
     return decided(at, what, expected, values, holds=bool(low <= np.mean(values) <= high))
 
 
 def number(at: int | str, what: str, values: Values | float, expected: str) -> Part:
-    """Return a part whose mean has to be, say, "at least 0.3", "above 2", "below 1", "at most 0".
+    """Return a part that holds where the mean is as `expected` says, else is refuted.
 
-    The number itself is allowed in each case.
+    `expected` is "at least", "above", "below" or "at most" and a number, which is allowed itself.
     """
-    words, _, end = expected.rpartition(" ")
-    ends = (float(end), math.inf) if words in ("at least", "above") else (-math.inf, float(end))
+    side, _, limit = expected.rpartition(" ")
+    least, most = (float(limit), math.inf), (-math.inf, float(limit))
+    ends = least if side in ("at least", "above") else most
     return between(at, what, values, *ends, expected)
 
 
 def near(at: int | str, what: str, values: Values, middle: float, margin: float) -> Part:
-    """Return a part whose mean has to be near a number."""
-    shown = f"{middle:.3g} ± {margin:.2g}"
-    return between(at, what, values, middle - margin, middle + margin, shown)
+    """Return a part that holds where the mean is `middle` ± `margin`, else is refuted."""
+    expected = f"{middle:.3g} ± {margin:.2g}"
+    return between(at, what, values, middle - margin, middle + margin, expected)
 
 
 def above(at: int | str, what: str, values: Values) -> Part:
-    """Return a part whose mean has to be positive."""
+    """Return a part that holds where the 95 % interval is above 0, and is refuted where below."""
     low, high = limits(values)
     return decided(at, what, "> 0", values, holds=low > 0.0, refuted=high < 0.0)
 
@@ -85,9 +86,9 @@ def decided(
     holds: bool,
     refuted: bool | None = None,
 ) -> Part:
-    """Return a part whose verdict is given; its numbers are what is shown of it.
+    """Return a part whose verdict is given; `values` are shown with it.
 
-    Where it does not hold it is refuted; where `refuted` is given and it is neither, it is open.
+    It is refuted where it does not hold; where `refuted` is given, too, it is open in between.
     """
     mean, half = interval(values) if np.size(values) > 1 else (values, 0.0)
     failed = not holds if refuted is None else refuted
@@ -96,19 +97,19 @@ def decided(
 
 
 def surely(part: Part) -> Part:
-    """Return a part that is refuted, too, where its interval does not lie above 0."""
+    """Return the part, refuted also where its interval is not above 0."""
     kept = part.verdict == HOLDS and part.mean > part.half_width
     expected = f"{part.expected}, its interval above 0"
     return part._replace(expected=expected, verdict=HOLDS if kept else REFUTED)
 
 
 def graded(at: int | str, what: str, values: Values | float, holds: float, refuted: float) -> Part:
-    """Return a part that is open where its mean lies between two numbers."""
+    """Return a part that holds from the mean `holds` on, is refuted below `refuted`, else open."""
     expected, mean = f"at least {holds:g}; refuted below {refuted:g}", np.mean(values)
     return decided(at, what, expected, values, bool(mean >= holds), refuted=bool(mean < refuted))
 
 
-def verdict(of: Sequence[Part]) -> str:
-    """Return the verdict of a prediction: that of its worst part."""
-    counts = Counter(part.verdict for part in of)
+def verdict(parts: Sequence[Part]) -> str:
+    """Return the verdict on a prediction: that of its worst part."""
+    counts = Counter(part.verdict for part in parts)
     return REFUTED if counts[REFUTED] else OPEN if counts[OPEN] else HOLDS

@@ -3,7 +3,7 @@
 Of the packages in requirements.txt it takes those whose wheels are the same on every system, so
 that their files are too, in every environment that has the pins. Nothing is downloaded and nothing
 committed but the manifest, corpus.json: names, versions and digests. A file that occurs twice
-counts once. The packages of `VALIDATION` come last and are a tenth of the whole (`data.split`).
+counts once. The packages of `VALIDATION` come last and are a tenth of the whole (`texts.split`).
 Files of a folder stay together; the folders come in the order of the digests of their names, so
 that any long stretch is of several packages.
 
@@ -24,14 +24,14 @@ from attnlib._files import replace
 PINS = Path(__file__).parents[2] / "requirements.txt"
 MANIFEST = Path(__file__).with_name("corpus.json")
 PACKED = Path(__file__).with_name("corpus.bz2")
-"""Where a pack lies, and is read from where it is there; git ignores it."""
+"""The file of `pack`, which `load` reads where it is there; git ignores it."""
 
 VALIDATION = ("dask", "mpmath", "sphinx")
 """The packages that no model is trained on."""
 
 
 class Corpus(NamedTuple):
-    """The text, and what it was made of."""
+    """The text, and the packages that it is made of."""
 
     text: bytes
     manifest: dict[str, Any]
@@ -45,10 +45,10 @@ class Source(NamedTuple):
     content: bytes
 
 
-def pinned() -> Iterator[Distribution]:
-    """Yield the installed packages among the pins that are pure Python, in the order of the list.
+def pinned_packages() -> Iterator[Distribution]:
+    """Yield the pinned packages that are pure Python, in the order of requirements.txt.
 
-    Raises ValueError that names the first one that is not there in the version that is pinned.
+    Raises ValueError, which names the package, where one is missing or has another version.
     """
     pins = re.findall(r"^([\w.-]+)==(\S+)", PINS.read_text("utf-8"), re.MULTILINE)
     for name, version in pins:
@@ -63,13 +63,13 @@ def pinned() -> Iterator[Distribution]:
         yield package
 
 
-def build(packages: Iterable[Distribution]) -> Corpus:
-    """Return the corpus of these packages, those of `VALIDATION` among them."""
+def build_corpus(packages: Iterable[Distribution]) -> Corpus:
+    """Return the corpus of packages; those of `VALIDATION` have to be among them."""
     parts: tuple[list[Source], list[Source]] = ([], [])
     listed, seen = [], set()
     for package in packages:
         digest, size, kept = hashlib.sha256(), 0, []
-        for source in sources(package):
+        for source in python_files(package):
             content = hashlib.sha256(source.content).digest()
             if source.content and content not in seen:
                 seen.add(content)
@@ -81,16 +81,16 @@ def build(packages: Iterable[Distribution]) -> Corpus:
         about = {"name": package.name, "version": package.version, "files": len(kept)}
         part = "validation" if validates else "training"
         listed.append(about | {"bytes": size, "part": part, "sha256": digest.hexdigest()})
-    training, validation = map(_joined, parts)
-    # What `data.split` cuts off is the validation: a tenth of the whole.
+    training, validation = map(_join, parts)
+    # What `texts.split` cuts off is the validation: a tenth of the whole.
     share = min(len(training) // 9, len(validation))
     text = training[: 9 * share] + validation[:share]
     total = {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
     return Corpus(text, {**total, "packages": listed})
 
 
-def sources(package: Distribution) -> list[Source]:
-    """Return the Python files of a package, by name."""
+def python_files(package: Distribution) -> list[Source]:
+    """Return the Python files of a package, in the order of their names."""
     files = {file.as_posix(): file for file in package.files or () if ".." not in file.parts}
     return [
         Source(file.parent.as_posix(), path, Path(str(file.locate())).read_bytes())
@@ -99,27 +99,30 @@ def sources(package: Distribution) -> list[Source]:
     ]
 
 
-def _joined(sources: list[Source]) -> bytes:
+def _join(sources: list[Source]) -> bytes:
+    """Return all files as one text, folder by folder."""
+
     def place(source: Source) -> tuple[str, str]:
+        """Return the digest of the folder, and the name."""
         return hashlib.sha256(source.folder.encode()).hexdigest(), source.name
 
     return b"".join(source.content for source in sorted(sources, key=place))
 
 
 def sha256() -> str:
-    """Return the digest that the text must have."""
+    """Return the sha256 of the text, by the manifest."""
     return str(json.loads(MANIFEST.read_text("utf-8"))["sha256"])
 
 
 def load() -> bytes:
-    """Return the text: from the pack where there is one, else from the installed packages.
+    """Return the text, from the pack where there is one, else from the installed packages.
 
-    Raises ValueError, in one line, where it is not the one of the manifest.
+    Raises ValueError, in one line, where its digest is not that of the manifest.
     """
     if PACKED.exists():
-        return _checked(bz2.decompress(PACKED.read_bytes()), str(PACKED))
+        return _check(bz2.decompress(PACKED.read_bytes()), str(PACKED))
     try:
-        return _checked(build(pinned()).text, "what is installed")
+        return _check(build_corpus(pinned_packages()).text, "what is installed")
     except ValueError as error:
         raise ValueError(f"{error}; install requirements.txt, or put a pack at {PACKED}") from None
 
@@ -129,19 +132,20 @@ def pack() -> Path:
 
     Raises ValueError as `load`.
     """
-    replace(PACKED, bz2.compress(_checked(build(pinned()).text, "what is installed")))
+    replace(PACKED, bz2.compress(_check(build_corpus(pinned_packages()).text, "what is installed")))
     return PACKED
 
 
-def _checked(text: bytes, origin: str) -> bytes:
+def _check(text: bytes, origin: str) -> bytes:
+    """Return the text; ValueError, which names the origin, where its digest is wrong."""
     if hashlib.sha256(text).hexdigest() != sha256():
         raise ValueError(f"{origin} is not the corpus of {MANIFEST.name}")
     return text
 
 
 def write_manifest() -> None:
-    """Write corpus.json anew, when pins have changed: a line for each package."""
-    manifest = build(pinned()).manifest
+    """Write corpus.json anew, a line for each package, when pins have changed."""
+    manifest = build_corpus(pinned_packages()).manifest
     lines = ",\n".join(map(json.dumps, manifest.pop("packages")))
     head = json.dumps(manifest).removesuffix("}")
     replace(MANIFEST, f'{head}, "packages": [\n{lines}\n]}}\n'.encode())

@@ -12,18 +12,18 @@ from attnlib.attention import rescale
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.measure import measure as probed
 from attnlib.scores import Cosine
-from experiments.lab import recall, tasks
-from experiments.lab.head_measures import MOST, SLACK, measured, of_lengths
+from experiments.lab import tasks, train_task
+from experiments.lab.head_measures import MAX_MULTIPLIER, SLACK, measure_rows, measure_trials
 from experiments.lab.model import Config
-from experiments.lab.recall import Head
 from experiments.lab.tasks import Task
+from experiments.lab.train_task import Head
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def rows_of(gap="noise", strength=0.6, d=16, n=24, sets=400, seed=7, length=24):
     task = Task(gap=gap, strength=strength)
-    return tasks.nearest(task, length, d, n, np.random.default_rng(seed), sets)
+    return tasks.draw_nearest(task, length, d, n, np.random.default_rng(seed), sets)
 
 
 def cosines(rows, d):
@@ -53,7 +53,7 @@ def test_the_needle_is_where_it_is_said_to_be_and_as_strong(gap):
 
 def drawn(name, gap, n=40, sets=300, seed=5, strength=0.8, queries=8):
     task, rng = Task(name=name, gap=gap, strength=strength), np.random.default_rng(seed)
-    return tasks.sequences(task, 40, n, rng, sets, queries)
+    return tasks.draw_sequences(task, 40, n, rng, sets, queries)
 
 
 def assert_share(share, expected, count):
@@ -102,7 +102,7 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     task = Task(
         name="recall", gap="fixed", steps=100, batch=16, rows=32, learning_rate=0.02, lengths=[48]
     )
-    result, same = (recall.train_and_test(config, task) for _ in range(2))
+    result, same = (train_task.train_and_test(config, task) for _ in range(2))
     assert result == same
     assert result.losses[-1] < result.losses[0] - 0.2
     for row, n in zip(result.measured, (24, 48), strict=True):
@@ -111,9 +111,9 @@ def test_a_transformer_learns_and_is_measured_beyond_its_length():
     at_home, beyond = result.measured
     for law, value in at_home["answers"].items():  # at n₀ all are one, but for shorter rows
         assert value == pytest.approx(at_home["answer_loss"], abs=0.05), law
-    model, _ = recall.trained(config, task)
+    model, _ = train_task.train_model(config, task)
     with torch.no_grad(), rescale(factor="qwen", train_length=24):
-        again = recall.trial(config, task, model, 48).said["answer_loss"]
+        again = train_task.run_trial(config, task, model, 48).said["answer_loss"]
     assert again == beyond["answers"]["qwen"] != beyond["answer_loss"]
 
 
@@ -121,7 +121,7 @@ def test_what_is_measured_agrees_with_sums_by_hand_and_with_the_probe():
     rng = np.random.default_rng(0)
     q, k = rng.standard_normal((2, 24, 6)), rng.standard_normal((24, 6))
     logits, needle = q[0] @ k.T, rng.integers(0, 24, 24)
-    statistics = measured(logits, needle, {"twice": 2.0})
+    statistics = measure_rows(logits, needle, {"twice": 2.0})
     weights = [np.exp(row) / np.exp(row).sum() for row in logits]
     others = [np.delete(row, i) for row, i in zip(logits, needle, strict=True)]
     gaps = [row[i] - rest.mean() for row, i, rest in zip(logits, needle, others, strict=True)]
@@ -153,14 +153,14 @@ def test_the_multiplier_is_the_best_of_a_grid_and_the_least_is_near_enough():
     needle = np.zeros(400, dtype=np.int64)
     logits[:, 0] += 1.0
     grid = np.linspace(0.2, 3.0, 281)
-    statistics = measured(logits, needle, {str(t): t for t in grid})
+    statistics = measure_rows(logits, needle, {str(t): t for t in grid})
     losses = np.array(list(statistics["laws"].values()))
     assert abs(statistics["best"] - grid[losses.argmin()]) < 0.011
     near = grid[losses <= losses.min() + SLACK]
     assert near[0] - 0.01 <= statistics["least"] <= near[0] + 1e-6
     never_beaten = np.array([[3.0, 0.0], [1.0, 0.5]])
-    assert measured(never_beaten, np.array([0, 0]))["best"] == MOST
-    assert measured(never_beaten, np.array([1, 1]))["best"] == 1.0 / MOST
+    assert measure_rows(never_beaten, np.array([0, 0]))["best"] == MAX_MULTIPLIER
+    assert measure_rows(never_beaten, np.array([1, 1]))["best"] == 1.0 / MAX_MULTIPLIER
 
 
 def bayes(strength, d):
@@ -177,8 +177,8 @@ def test_the_best_head_is_calibrated_and_loses_what_theory_says():
     theta = tasks.tilt(strength, d)
     head, task = bayes(strength, d), Task(strength=strength, rows=2048, seed=3)
     with torch.no_grad():
-        tested = [recall.trial(head.config, task, head, n) for n in (64, 16, 1024)]
-    rows = of_lengths(tested, 64, d)
+        tested = [train_task.run_trial(head.config, task, head, n) for n in (64, 16, 1024)]
+    rows = measure_trials(tested, 64, d)
     for row in rows:
         law, needle = Cosine(d), retrieval.Tilted(theta)
         exact = float(retrieval.loss(law, needle, theta, row["n"]))

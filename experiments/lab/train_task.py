@@ -1,6 +1,6 @@
-"""Train a head or a Transformer to find its needle, and test it at other lengths.
+"""Train a head or a Transformer on a task, to find its needle, and test it at other lengths.
 
-`tasks` has what is to be found, and `head_measures` what is measured. One head has two matrices W_q
+`tasks` draws the rows, and `head_measures` measures them. One head has two matrices W_q
 and W_k, and learns `nearest` from −log P, P the weight on the intended key. A Transformer learns
 the other tasks from the tokens that it is to say.
 
@@ -21,38 +21,38 @@ from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as logits_of
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
-from experiments.lab import data
+from experiments.lab.batches import MASK_STREAM, START_STREAM, WEIGHT_STREAM
 from experiments.lab.descent import descend
-from experiments.lab.head_measures import LAWS, Trial, of_lengths
-from experiments.lab.model import Config, Transformer, fitted, named_law
-from experiments.lab.tasks import QUERIES, Task, nearest, sequences
+from experiments.lab.head_measures import LAWS, Trial, measure_trials
+from experiments.lab.model import Config, Transformer, named_law, with_train_length
+from experiments.lab.tasks import QUERIES, Task, draw_nearest, draw_sequences
 
-BLOCKS = 50
-"""The losses of training are kept as the means of so many stretches."""
+STRETCHES = 50
+"""Parts of training; the mean loss of each is recorded."""
 CHUNK = 2**18
 """Keys that are drawn at a time in a test; an eighth of it, for a Transformer."""
 
 
-class HeadResult(NamedTuple):
-    """What a head has learned. Chapter: length_extrapolation."""
+class TaskRun(NamedTuple):
+    """The results of a run on a task. Chapter: length_extrapolation."""
 
     losses: list[float]
-    """Of training: the means of 50 stretches, or of each step where there are fewer."""
+    """Mean losses of 50 stretches of training, or of each step where there are fewer."""
     diverged_at: int | None
     """The first of these that is not a number; None if there is none."""
     measured: list[dict[str, Any]]
-    """`measured` at n₀ and at the other lengths; empty where it diverged."""
+    """`measure_rows` at n₀ and at the other lengths; empty where it diverged."""
     learned: list[list[list[float]]] | None = None
-    """Of a Transformer, for each block and each of `descent.GAINS` that is learned: what the heads
-    have learned; None for others."""
+    """Of a Transformer, for each block and each learned one of `descent.GAINS`: the numbers of the
+    heads; None for a head."""
 
 
 class Head(nn.Module):
-    """One head: the logits of queries and keys that `config.width` numbers describe.
+    """One head: logits from queries and keys of `config.width` numbers.
 
     W_q and W_k start normal, of variance 1/width. The scale is `config.alpha` over √d, or the
-    policy's at n₀ = `config.sequence` keys, whatever n is: in a test the laws multiply it. Chapter:
-    length_extrapolation.
+    policy's at n₀ = `config.sequence` keys, whatever n is: in a test the laws multiply it.
+    Chapter: length_extrapolation.
 
     >>> head = Head(Config(width=8, head_size=4, sequence=16))
     >>> head(torch.zeros(2, 3, 8), torch.zeros(2, 16, 8)).shape
@@ -62,14 +62,14 @@ class Head(nn.Module):
     def __init__(self, config: Config, seed: int = 0) -> None:
         super().__init__()
         self.config = config
-        rng = np.random.default_rng([seed, data.WEIGHTS])
+        rng = np.random.default_rng([seed, WEIGHT_STREAM])
         drawn = rng.standard_normal((2, config.head_size, config.width)) / np.sqrt(config.width)
         self.query, self.key = (nn.Parameter(torch.from_numpy(matrix).float()) for matrix in drawn)
         self.scale = nn.Parameter(torch.ones(())) if config.learned_scale else None
         if config.policy is None:
             self.unit = config.alpha_number() / (1.0 if config.cosine else config.head_size**0.5)
         else:
-            rule = fitted(config.policy, config.sequence)
+            rule = with_train_length(config.policy, config.sequence)
             self.unit = float(rule.scale(config.sequence, config.head_size))
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class Head(nn.Module):
         return q @ k.mT
 
 
-def train_and_test(config: Config, task: Task) -> HeadResult:
+def train_and_test(config: Config, task: Task) -> TaskRun:
     """Train a head or a Transformer, and measure it at n₀ = `config.sequence` and other lengths.
 
     Heads of a Transformer share the tokens among them: each row is measured in the head whose mean
@@ -96,65 +96,65 @@ def train_and_test(config: Config, task: Task) -> HeadResult:
     >>> [row["n"] for row in result.measured], result.losses[-1] < result.losses[0]
     ([8, 32], True)
     """
-    model, losses = trained(config, task)
+    model, losses = train_model(config, task)
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
-        return HeadResult(losses[: bad[0]].tolist(), int(bad[0]), [])
+        return TaskRun(losses[: bad[0]].tolist(), int(bad[0]), [])
     with torch.no_grad():
         lengths = dict.fromkeys([config.sequence, *task.lengths])
-        trials = (trial(config, task, model, n) for n in lengths)
-        tests = of_lengths(trials, config.sequence, config.head_size)
+        trials = (run_trial(config, task, model, n) for n in lengths)
+        tests = measure_trials(trials, config.sequence, config.head_size)
     learned = None
     if isinstance(model, Transformer):
         learned = [[gain.tolist() for gain in block] for block in model.gains()]
-    return HeadResult(losses.tolist(), None, tests, learned)
+    return TaskRun(losses.tolist(), None, tests, learned)
 
 
-def trained(config: Config, task: Task) -> tuple[nn.Module, FloatArray]:
-    """Return a trained model, and the mean losses of the stretches."""
-    kind = Head if task.name == "nearest" else Transformer
-    model = kind(config, task.seed)
-    steps = descend(model, task, batches(config, task), batch_loss)
+def train_model(config: Config, task: Task) -> tuple[nn.Module, FloatArray]:
+    """Return a trained model, and the mean losses of the stretches, (stretches,)."""
+    model_class = Head if task.name == "nearest" else Transformer
+    model = model_class(config, task.seed)
+    steps = descend(model, task, draw_batches(config, task), batch_loss)
     losses = [value.item() for *_, value in steps]
-    stretches = np.array_split(losses, min(BLOCKS, task.steps))
+    stretches = np.array_split(losses, min(STRETCHES, task.steps))
     return model, np.array([part.mean() for part in stretches])
 
 
-def rows_of(
+def draw_rows(
     config: Config, task: Task, n: int, rng: np.random.Generator, sets: int
 ) -> list[Tensor]:
-    """Return sets of rows: what the model reads, what it is to say, and the needle."""
+    """Return the tensors of `Drawn`, in `sets` sets: those to read, the answers and the needles."""
     if task.name == "nearest":
-        drawn = nearest(task, config.sequence, config.width, n, rng, sets)
+        drawn = draw_nearest(task, config.sequence, config.width, n, rng, sets)
     else:  # from many queries the tasks are learned sooner
         queries = max(QUERIES, min(n, config.sequence) // 3)
-        drawn = sequences(task, config.sequence, n, rng, sets, queries)
+        drawn = draw_sequences(task, config.sequence, n, rng, sets, queries)
     return [torch.from_numpy(array) for array in (*drawn.read, drawn.answer, drawn.needle)]
 
 
-def batches(config: Config, task: Task) -> Iterator[list[Tensor]]:
-    """Yield batches of training without end, the same for each model."""
-    rng, n = np.random.default_rng([task.seed, data.STARTS]), config.sequence
+def draw_batches(config: Config, task: Task) -> Iterator[list[Tensor]]:
+    """Yield batches of `draw_rows` without end, the same for each model."""
+    rng, n = np.random.default_rng([task.seed, START_STREAM]), config.sequence
     while True:
         if task.shortest is not None:
             n = round(float(np.exp(rng.uniform(np.log(task.shortest), np.log(config.sequence)))))
-        yield rows_of(config, task, n, rng, task.batch)
+        yield draw_rows(config, task, n, rng, task.batch)
 
 
 def batch_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
-    """Return the mean loss of a model on a batch."""
+    """Return the mean loss of a model on a batch, in nats."""
     *read, answer, _ = batch
     return _answer_loss(model(*read), answer, "mean")
 
 
-def trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
-    """Return what a model does at n; the same rows for each model."""
-    rng = np.random.default_rng([task.seed, data.MASKS, n])
-    most = max(1, CHUNK // (8 if isinstance(model, Transformer) else 1) // n)
+def run_trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
+    """Return a test of a model at n, on the same rows for each model."""
+    rng = np.random.default_rng([task.seed, MASK_STREAM, n])
+    sets_at_once = max(1, CHUNK // (8 if isinstance(model, Transformer) else 1) // n)
     total = task.rows // QUERIES
     parts = []
-    for start in range(0, total, most):
-        *read, answer, needle = rows_of(config, task, n, rng, min(most, total - start))
+    for start in range(0, total, sets_at_once):
+        *read, answer, needle = draw_rows(config, task, n, rng, min(sets_at_once, total - start))
         answer, needle = answer[:, -QUERIES:], needle[:, -QUERIES:]
         if isinstance(model, Transformer):
             part = _answer_columns(model, read[0], answer)
@@ -172,7 +172,7 @@ def trial(config: Config, task: Task, model: nn.Module, n: int) -> Trial:
 
 
 def _answer_columns(model: Transformer, tokens: Tensor, answer: Tensor) -> dict[str, Tensor]:
-    """Return of the last queries what `Trial` tells, a row of logits and numbers for each."""
+    """Return columns for `Trial`, one row a query: its logits, loss, accuracy and loss by law."""
     logits, spoken = last_logits(model, tokens, QUERIES)
     # Of the queries themselves each sees its own key alone, the last of its keys.
     before, own = logits[..., :-QUERIES], logits[..., -QUERIES:].diagonal(dim1=-2, dim2=-1)
@@ -189,13 +189,16 @@ def _answer_columns(model: Transformer, tokens: Tensor, answer: Tensor) -> dict[
 
 
 def _answer_loss(spoken: Tensor, answer: Tensor, reduction: str = "none") -> Tensor:
-    """Return −log p(answer) of each of the last queries."""
+    """Return −log p(answer) of the last queries, (sets · queries,), or its mean."""
     last = spoken[:, -answer.shape[1] :].flatten(0, 1)
     return functional.cross_entropy(last, answer.flatten(), reduction=reduction)
 
 
 def last_logits(model: Transformer, tokens: Tensor, queries: int) -> tuple[Tensor, Tensor]:
-    """Return the logits of the last queries, (sets, all heads, queries, n), and what is said."""
+    """Return the attention logits of the last queries, (sets, all heads, queries, n).
+
+    The second is the model's output.
+    """
     logits: list[Tensor] = []
     sets, n = tokens.shape
 

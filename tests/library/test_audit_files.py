@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
-from attnlib.auditing import audit, recorded
+from attnlib.auditing import audit, engine_files, recorded_tensors
 from attnlib.cli import app
 
 SIZES = ["--d", 32, "--heads", 4, "--kv-heads", 2, "--length", 64]
@@ -121,13 +121,13 @@ def test_what_is_meant_may_be_a_function(tmp_path):
         return 2.0 / d**0.5 + 0.0 * n
 
     folder = tmp_path / "questions"
-    recorded.write(folder, d=32, length=64, expected=twice)
+    engine_files.write_questions(folder, d=32, length=64, expected=twice)
     engine(folder, times=2.0)
-    assert recorded.read(folder, expected=twice).passed
+    assert engine_files.audit_answers(folder, expected=twice).passed
     file = folder / "0001.safetensors"
     whole = load_file(file) | load_file(file.with_suffix(".output.safetensors"))
     save_file(whole, tmp_path / "whole.safetensors")
-    assert recorded.recorded(tmp_path / "whole.safetensors", expected=twice).passed
+    assert recorded_tensors.audit_tensors(tmp_path / "whole.safetensors", expected=twice).passed
 
 
 @pytest.mark.parametrize(("kept", "status"), [(["--kv-dtype", "int8"], 0), ([], 1)])

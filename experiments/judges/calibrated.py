@@ -1,7 +1,7 @@
-"""What experiments.calibrate has recorded, read for the chapter, and its predictions.
+"""The record of experiments.calibrate, and the verdicts on predictions/calibrate.md.
 
-`of` is a length in tokens, for SmolLM2, or the name of another model. predictions/calibrate.md has
-the predictions C1 to C10 and what refutes them; `experiments.judging` says what a part is.
+`of` is a length in tokens, for SmolLM2, or the name of another model. The predictions are C1 to
+C10.
 
 Chapters: calibration, predictions.
 """
@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration import Needles, ScaleGradient
-from experiments.judging import Part, above, between, limits, number, surely
+from experiments.judges.judging import Part, above, between, limits, number, surely
 from experiments.real_heads import verdicts
 from experiments.records import RECORDED, Fields
 
@@ -27,7 +27,8 @@ KINDS = ("prose", "Bible", "Shakespeare", "Python")
 FITTED, JUDGING = slice(0, None, 2), slice(1, None, 2)
 """The texts that a factor of the predictions is fitted to, and those that judge it.
 
-Each half has two of the four kinds, so the halves differ in kind; those of `Curves.crossed` do not.
+Each half has two of the four kinds, so the halves differ in kind; those of
+`Curves.crossed_gains` do not.
 """
 OTHERS = ("AntiBERTy", "RXNMapper", "rxnfp", "MiniLM")
 FOUND, SOUGHT = 0.3, 0.1
@@ -35,21 +36,21 @@ FOUND, SOUGHT = 0.3, 0.1
 
 
 @cache
-def pieces() -> tuple[Fields, ...]:
-    """Return all pieces of the record."""
+def recorded_pieces() -> tuple[Fields, ...]:
+    """Return all pieces of the record, one a line."""
     return tuple(_files.lines(RECORDED / "calibrate.jsonl"))
 
 
 def select(of: int | str | None = None, **at: Any) -> list[Fields]:
-    """Return the pieces that are of this, in the order of their texts."""
+    """Return the pieces of a length or a model with these fields, in the order of their texts."""
     if of is not None:
         at["model" if isinstance(of, str) else "length"] = of
-    lines = [line for line in pieces() if at.items() <= line["at"].items()]
+    lines = [line for line in recorded_pieces() if at.items() <= line["at"].items()]
     return sorted(lines, key=lambda line: line["at"].get("text", 0))
 
 
 def gradient(of: int | str) -> ScaleGradient:
-    """Return ∂L/∂log t of each head, text by text."""
+    """Return ∂L/∂log t of each head and text."""
     lines = select(of, what="gradient")
     samples = np.array([line["gradient"] for line in lines])
     layers = [f"layer {i}" for i in range(samples.shape[1])]
@@ -57,7 +58,7 @@ def gradient(of: int | str) -> ScaleGradient:
 
 
 def needles(kind: str, length: int) -> Needles:
-    """Return what each head's rows with a target are, without weights at other factors."""
+    """Return the sums over each head's rows with a target; the weights at other factors are 0."""
     lines = select(length, what="needles", kind=kind)
     names = "rows", "weight", "gap", "slope", "reach", "derivatives"
     sums = {name: np.array([line[name] for line in lines]) for name in names}
@@ -66,43 +67,46 @@ def needles(kind: str, length: int) -> Needles:
 
 
 class Curves(NamedTuple):
-    """Losses when all logits are multiplied, and their slopes in log t."""
+    """The losses of texts at factors t on all logits, and their slopes ∂L/∂log t."""
 
     log_t: FloatArray
     losses: FloatArray
-    """(texts, len(log_t)), and so are the slopes."""
+    """Shape (texts, len(log_t)), and so the slopes; in nats."""
     slopes: FloatArray
 
     def at(self, log_t: FloatArray | float, derivative: int = 0) -> FloatArray:
-        """Return each text's loss at other factors, or a derivative of it."""
+        """Return each text's loss at other factors, or its derivative in log t of that order."""
         spline = CubicHermiteSpline(self.log_t, self.losses, self.slopes, axis=1)
         values: FloatArray = spline(log_t, derivative)
         return values
 
     def best(self, texts: slice | NDArray[np.bool_] = slice(None)) -> float:
-        """Return the factor at which the mean loss of these texts is least."""
+        """Return the factor t at which the mean loss of these texts is least."""
         fine = np.linspace(self.log_t[0], self.log_t[-1], 4001)
         return float(np.exp(fine[self.at(fine)[texts].mean(axis=0).argmin()]))
 
-    def wants(self) -> FloatArray:
-        """Return log t of each text: from the best of all, its own slope over the mean rise."""
+    def best_log_t(self) -> FloatArray:
+        """Return each text's best log t, (texts,): one Newton step from the best one of all.
+
+        The step is the text's slope over the mean second derivative.
+        """
         best = np.log(self.best())
-        wants: FloatArray = best - self.at(best, 1) / self.at(best, 2).mean()
-        return wants
+        log_t: FloatArray = best - self.at(best, 1) / self.at(best, 2).mean()
+        return log_t
 
     def gains(self) -> FloatArray:
-        """Return what the factor of the texts `FITTED` gains on each of the others."""
+        """Return the fall of the loss of each text of `JUDGING` by the best factor of `FITTED`."""
         best = np.log(self.best(FITTED))
         gains: FloatArray = (self.at(0.0) - self.at(best))[JUDGING]
         return gains
 
     def halves(self) -> list[NDArray[np.bool_]]:
-        """Return two halves of the texts, each with as many texts of each of the `KINDS`."""
+        """Return masks of two halves of the texts, alike in the `KINDS`."""
         first = np.arange(len(self.losses)) // len(KINDS) % 2 == 0
         return [first, ~first]
 
-    def crossed(self) -> FloatArray:
-        """Return what the factor of one half gains on each text of the other, both ways."""
+    def crossed_gains(self) -> FloatArray:
+        """Return the fall of the loss of each text by the best factor of the other half."""
         gains = np.empty(len(self.losses))
         for half in self.halves():
             best = np.log(self.best(half))
@@ -110,41 +114,45 @@ class Curves(NamedTuple):
         return gains
 
 
-def by_kind(values: ArrayLike) -> FloatArray:
-    """Return the mean over the texts of each of the `KINDS`, from values of all texts, in turn."""
+def mean_by_kind(values: ArrayLike) -> FloatArray:
+    """Return the mean of the values of texts over each of the `KINDS`, (kinds,)."""
     means: FloatArray = np.reshape(values, (-1, len(KINDS))).mean(axis=0)
     return means
 
 
 def curves(of: int | str) -> Curves:
-    """Return the losses at t = 1 and at the other factors."""
-    here, moved = gradient(of), select(of, what="shift")
-    of_shift = {0.0: np.array([here.losses, np.nansum(here.samples, axis=(1, 2))])}
-    for shift in {line["at"]["log_t"] for line in moved}:
-        these = [line for line in moved if line["at"]["log_t"] == shift]
-        of_shift[shift] = np.array([[line[name] for line in these] for name in ("loss", "slope")])
+    """Return the losses and slopes at t = 1 and at the other recorded factors."""
+    unchanged, shifted = gradient(of), select(of, what="shift")
+    slopes_at_0 = np.nansum(unchanged.samples, axis=(1, 2))
+    of_shift = {0.0: np.array([unchanged.losses, slopes_at_0])}
+    for shift in {piece["at"]["log_t"] for piece in shifted}:
+        pieces = [piece for piece in shifted if piece["at"]["log_t"] == shift]
+        of_shift[shift] = np.array(
+            [[piece[name] for piece in pieces] for name in ("loss", "slope")]
+        )
     log_t = sorted(of_shift)
     losses, slopes = np.stack([of_shift[shift] for shift in log_t], axis=-1)
     return Curves(np.array(log_t), losses, slopes)
 
 
 class Target(NamedTuple):
-    """A head of SmolLM2 with a known target at 512 tokens, and its gradients in plain text."""
+    """A head of SmolLM2 at rows of 512 tokens whose target is known, and its gradients."""
 
     kind: str
     layer: int
     head: int
     weight: float
+    """The mean weight on the target."""
     needle: Fields
     """The head's line of `Needles.table`: the ratio, t* as `best_factor`, its interval."""
     near: float
-    """∂L/∂log t at 2048 tokens."""
+    """∂L/∂log t at 2048 tokens of plain text."""
     far: float
-    """∂L/∂log t at 8192 tokens."""
+    """∂L/∂log t at 8192 tokens of plain text."""
 
 
 def targets(kind: str) -> list[Target]:
-    """Return all heads with rows of a target: "repeat" or "previous"."""
+    """Return all heads, with the target of a kind: "repeat" or "previous"."""
     heads = []
     near, far = (gradient(n).value for n in (2048, 8192))
     for line in needles(kind, 512).table():
@@ -153,12 +161,12 @@ def targets(kind: str) -> list[Target]:
     return heads
 
 
-def parts() -> Iterator[Part]:
-    """Yield what calibrate.md predicted of SmolLM2 and of four smaller models."""
-    yield from _one_factor("C1", (512, 1024, 2048), 0.95, 1.02, 0.005)
+def judge_calibrate() -> Iterator[Part]:
+    """Yield the parts of calibrate.md: SmolLM2, and four smaller models."""
+    yield from _judge_one_factor("C1", (512, 1024, 2048), 0.95, 1.02, 0.005)
     yield above("C2", "∂L/∂log t at 512 tokens", gradient(512).samples.sum(axis=(1, 2)))
-    yield from _one_factor("C3", (4096, 8192), 0.93, 1.03, 0.01)
-    yield from _by_head()
+    yield from _judge_one_factor("C3", (4096, 8192), 0.93, 1.03, 0.01)
+    yield from _judge_heads()
     [per_head], [rule] = (select(what=f"fit {name}") for name in ("head", "log"))
     gains = np.subtract(per_head["before"], per_head["after"])
     yield surely(between("C6", "gain of a factor per head", gains, 0.002, 0.02))
@@ -167,15 +175,16 @@ def parts() -> Iterator[Part]:
     best = [head.needle["best_factor"] for head in heads]
     rank = float(spearmanr(best, [-head.far for head in heads]).statistic)
     yield number("C8", "rank correlation of t* and −∂L/∂log t at 8192", rank, "below 0.4")
-    yield from _one_factor("C9", OTHERS, 0.9, 1.1, 0.01)
+    yield from _judge_one_factor("C9", OTHERS, 0.9, 1.1, 0.01)
     sums = [limits(np.nansum(gradient(name).samples, axis=(1, 2))) for name in OTHERS]
     differ = sum(low > 0.0 or high < 0.0 for low, high in sums)
     yield number("C10", "models whose ∂L/∂log t is not 0", differ, "at most 1")
 
 
-def _one_factor(
+def _judge_one_factor(
     name: str, places: tuple[int | str, ...], low: float, high: float, most: float
 ) -> Iterator[Part]:
+    """Yield a part for each best factor, and one for each gain, which `most` bounds."""
     of_place = {of if isinstance(of, str) else f"{of} tokens": curves(of) for of in places}
     for where, losses in of_place.items():
         yield between(name, f"{where}, the best factor", losses.best(FITTED), low, high)
@@ -183,8 +192,8 @@ def _one_factor(
         yield number(name, f"{where}, its gain", losses.gains(), f"below {most}")
 
 
-def _by_head() -> Iterator[Part]:
-    """Which heads differ from 0 at 2048 tokens, and in which direction."""
+def _judge_heads() -> Iterator[Part]:
+    """Yield the parts of C4 and C5: signs of the gradients of single heads at 2048 tokens."""
     of_heads = gradient(2048)
     differ = of_heads.p_values() < 0.05
     yield number("C4", "heads that differ from 0 at 2048", float(differ.sum()), "at least 40")
