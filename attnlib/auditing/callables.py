@@ -39,7 +39,6 @@ PADDED = (80, 96, 129, 144)
 """Sizes of heads that kernels pad to larger ones."""
 BLOCKS = 256
 """Keys at which later rows are checked: blocks of a kernel have 128 queries at most."""
-CLAMPED = "logits are straight, and then all one"
 SAME_DERIVATIVE = 0.01
 """A derivative is right if it is within this share of what the forward pass gives."""
 
@@ -339,12 +338,14 @@ class CallableAudit(ScaleAudit):
             self.report.facts["soft cap"] = "unknown: a cosine is at most 1"
             return
         answer, target = questions.measure_cap(self.subject, self.short), self.expected.cap
+        soft = as_meant = False
         if answer is None:
             measured, why, as_meant = "none", "logits are straight up to 64", target == math.inf
         else:
             shape, bound = answer
-            measured, why, as_meant = f"a clamp at {shown(bound)}", CLAMPED, False
-            if shape == "soft cap":
+            measured, why = f"a clamp at {shown(bound)}", "logits are straight, and then all one"
+            soft = shape == "soft cap"
+            if soft:
                 self.report.facts["precision"], self.cap = "unknown", bound.value
                 measured, why = shown(bound), "logits bend"
                 finite = target is not None and target < math.inf
@@ -353,7 +354,7 @@ class CallableAudit(ScaleAudit):
         if target is None or as_meant:
             return
         wanted = "no soft cap" if target == math.inf else f"a soft cap of {target:g}"
-        actual = f"one of {measured}" if target == math.inf and why != CLAMPED else measured
+        actual = f"one of {measured}" if soft and target == math.inf else measured
         self.report.add("cap", wanted, actual, why)
 
     def check_sink(self) -> None:

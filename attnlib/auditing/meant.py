@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attnlib.projections import layer_config
+from attnlib.models.projections import layer_config
 
 SCALE_SETTINGS = {"query_pre_attn_scalar": -0.5, "attention_multiplier": 1.0}
 """Settings of a configuration that give the scale, and the power of each."""

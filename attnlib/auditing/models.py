@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from attnlib.attention.registered import eager_attention, mask_of_numbers
 from attnlib.auditing.callables import CallableAudit
 from attnlib.auditing.meant import meant_cap, meant_temperature
 from attnlib.auditing.modules import (
@@ -39,6 +38,7 @@ from attnlib.auditing.projected import (
 from attnlib.auditing.report import OF_MODELS, Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.auditing.scales import Expected
+from attnlib.models.attention_interface import eager_attention, mask_of_numbers
 from attnlib.policies import Policy
 
 NAME = "attnlib-audit"

@@ -13,20 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from attnlib.attention.record import queries_and_keys
 from attnlib.auditing.meant import NO_NORM, meant_cap, meant_scale, norm_is_meant
 from attnlib.auditing.projected import SAME, Outputs, Preparation, keep_outputs, preparation_of
 from attnlib.auditing.report import OF_MODELS, Report, Scale
 from attnlib.auditing.scales import TOLERANCE, agree, known_mistakes
-from attnlib.interception import (
-    ATTENTION,
-    FAST_PATH_OFF,
-    HIDDEN,
-    LOOKS_LIKE_ATTENTION,
-    MULTI_HEAD,
-    Arguments,
-    ModuleTracker,
-)
+from attnlib.models.attention_call import ATTENTION, HIDDEN, MULTI_HEAD, Arguments
+from attnlib.models.interception import LOOKS_LIKE_ATTENTION, ModuleTracker
+from attnlib.models.softmax_record import queries_and_keys
+from attnlib.models.torch_internals import FAST_PATH_OFF
 from attnlib.policies import Policy
 
 PRODUCTS = {"matmul", "__matmul__", "bmm", "einsum", "baddbmm"}
@@ -81,7 +75,7 @@ class _ScaleWatch(ModuleTracker):
         self.gradient_depth = 0  # of the module in which gradients are recorded
         self.scaled_calls: dict[str, ScaledCall] = {}
 
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch, and note its scale if it is attention."""
         result = func(*args, **kwargs)
         if self.running:
@@ -232,7 +226,7 @@ def audit_module(model: nn.Module, run: Callable[[], Any], expected: Target) -> 
             f"{type(model).__name__} calls no attention of PyTorch's and takes no softmax of q·k: "
             "audit its attention as a callable"
         )
-    for part in watch.silent():
+    for part in watch.silent_modules():
         report.facts[part] = "looks like attention, and was not seen"
     scales: dict[Any, dict[str, float]] = {}
     for name, call in watch.scaled_calls.items():

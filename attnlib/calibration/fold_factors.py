@@ -9,13 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib import interception
 from attnlib._checking import FloatArray
-from attnlib.attention.registered import eager_attention, is_causal_call
 from attnlib.calibration.logit_factors import Place, keys_seen, scale_logits
 from attnlib.calibration.passes import Loss
 from attnlib.calibration.weights import PACKED, QUERIES
-from attnlib.projections import NORMS, named
+from attnlib.models import interception
+from attnlib.models.attention_interface import (
+    function_of,
+    implementation_in_use,
+    is_causal_call,
+    register_function,
+)
+from attnlib.models.projections import NORMS, declared_name
 
 WEIGHTS = ("q_proj_weight", "in_proj_weight")
 """Names of the weights that make queries in nn.MultiheadAttention."""
@@ -97,9 +102,9 @@ def _changes(
     model: nn.Module, layer: str, factor: FloatArray, size: int, order: str
 ) -> list[tuple[Tensor, Tensor]]:
     """Return what makes a layer's queries, each tensor with its rows' factors; [] if unknown."""
-    for around in interception.around(layer):  # a part of a module may attend for it
+    for around in interception.ancestry(layer):  # a part of a module may attend for it
         module: Any = model.get_submodule(around)
-        own = [named(module, name) for name in ("packed_projection", "query_projection")]
+        own = [declared_name(module, name) for name in ("packed_projection", "query_projection")]
         names = NORMS if order == "norm" else (*own, *QUERIES, *WEIGHTS, *PACKED)
         parts = (getattr(module, name, None) for name in names)
         made: Any = next((part for part in parts if part is not None), None)
@@ -144,10 +149,7 @@ def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name
 
     `factor(layer, n)` is over (…, heads, queries). The function calls the one that was before it.
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    before = model.config._attn_implementation
-    functions, masks = AttentionInterface(), AttentionMaskInterface()
+    before, mask_function = implementation_in_use(model)
     names = {id(part): layer for layer, part in model.named_modules()}
 
     def attend(
@@ -157,12 +159,9 @@ def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name
         keys = keys_seen(query, key, mask, causal)
         times = factor(names[id(module)], keys.double().cpu().numpy())
         query = query * torch.from_numpy(times).to(query).unsqueeze(-1)
-        own = functions.get_interface(before, eager_attention(type(module)))
-        return own(module, query, key, value, mask, **rest)
+        return function_of(before, module)(module, query, key, value, mask, **rest)
 
-    AttentionInterface.register(name, attend)
-    if before in masks:
-        AttentionMaskInterface.register(name, masks[before])
+    register_function(name, attend, mask_function)
     model.set_attn_implementation(name)
     done = Applied([], name)
     done._changes.callback(model.set_attn_implementation, before)

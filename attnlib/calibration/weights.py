@@ -19,17 +19,18 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.projections import (
+from attnlib.models import interception, torch_internals
+from attnlib.models.projections import (
     FUSED,
     HEADS,
     NORMS,
     PROJECTIONS,
+    declared_name,
     layer_config,
-    named,
     stated_number,
 )
 from attnlib.weight_gradients import TOLERANCE, mismatch, sum_groups
@@ -100,10 +101,10 @@ def from_gradients(
     projection in a class with attention in its name. An unknown projection in any other class is
     noticed by `check` alone. Chapter: calibration.
     """
-    model = interception.uncompiled(model)
-    interception.check_model(model)
-    if interception.level_of_transforms() is not None:
-        raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
+    model = torch_internals.uncompiled(model)
+    torch_internals.check_model(model)
+    if torch_internals.level_of_transforms() is not None:
+        raise RuntimeError(f"{type(model).__name__}: {torch_internals.TRANSFORMED}")
     if tolerance is not None:
         tolerance = _checking.positive("tolerance", tolerance)
     if check is not None:
@@ -130,7 +131,7 @@ def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) ->
         for weight, gradient in kept:
             weight.grad = gradient
     for name, value in zip(measured.layers, measured.value, strict=True):
-        around = [layer for layer in layers if layer.name in interception.around(name)]
+        around = [layer for layer in layers if layer.name in interception.ancestry(name)]
         if not around:
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
         layer = max(around, key=lambda layer: len(layer.name))
@@ -149,8 +150,10 @@ def _layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
     layers = [layer for layer in every if layer.read()]
     for layer in reversed(every):  # the inmost first
         name = layer.name
-        outer = interception.around(name)
-        known = (other.name in outer or name in interception.around(other.name) for other in layers)
+        outer = interception.ancestry(name)
+        known = (
+            other.name in outer or name in interception.ancestry(other.name) for other in layers
+        )
         if layer.attends and next(layer.module.parameters(), None) is not None and not any(known):
             raise layer.refused(f"what makes its queries has no {KNOWN}")
     if not layers:
@@ -187,11 +190,11 @@ class _Layer:
         """
         module, attends = self.module, self.attends
         multi_head = isinstance(module, nn.MultiheadAttention)
-        stated = self.part([named(module, "query_projection")])
+        stated = self.part([declared_name(module, "query_projection")])
         queries = stated or self.part(QUERIES)
-        keys = self.part([named(module, "key_projection"), PAIRS.get(queries, "")])
+        keys = self.part([declared_name(module, "key_projection"), PAIRS.get(queries, "")])
         names = [name for name in PACKED if attends or name != "in_proj"]  # of Mamba too
-        packed = self.part([named(module, "packed_projection"), *names])
+        packed = self.part([declared_name(module, "packed_projection"), *names])
         packed = "" if queries else packed
         known = multi_head or packed or stated or (queries and (keys or attends))
         for name, _ in (*module.named_children(), *module.named_parameters(recurse=False)):

@@ -40,7 +40,7 @@ def load(
     name: str, trust_remote_code: bool, device: str, dtype: FloatType | None, **options: bool
 ) -> tuple[Any, Any]:
     """Return what `open_model` does, the model on `device` in `dtype`; CommandError if it fails."""
-    from attnlib import opening
+    from attnlib.models import opening
 
     options["trust_remote_code"] = trust_remote_code
     with one_line(ValueError), progress(f"opening {name}"):

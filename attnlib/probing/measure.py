@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from attnlib._checking import FloatArray
-from attnlib.interception import HIDDEN, causal_bias, hidden_from_modes
+from attnlib.models.attention_call import HIDDEN, causal_bias
+from attnlib.models.torch_internals import hidden_from_modes
 
 BLOCK = {"cpu": 2**18}
 """How many scores are worked on at a time: what fits the cache."""

@@ -128,9 +128,8 @@ def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
         reasons = "; ".join(_reasons(line, math.isfinite(random)))
         if reasons:
             ratio = keys / (random if math.isfinite(random) else line["keys"])
-            ranked.append(
-                (abs(math.log(ratio)) if math.isfinite(keys) else math.inf, line, reasons)
-            )
+            far = abs(math.log(ratio)) if math.isfinite(keys) else math.inf
+            ranked.append((far, line, reasons))
     ranked.sort(key=lambda entry: -entry[0])
     return [(line, why) for _, line, why in ranked[:count]]
 
