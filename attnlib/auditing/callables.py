@@ -188,7 +188,7 @@ class CallableAudit(ScaleAudit):
         return next(filter(None, answers), None)
 
     def check_chosen_keys(self) -> None:
-        """Report how many keys a query chooses by content; another number than intended ends it."""
+        """Report how many keys a query chooses by content; another than intended ends the audit."""
         target = self.expected.top_k
         if self.chosen_range is None:
             if target is not None and target < min(SHORT, self.d):

@@ -64,19 +64,19 @@ def measure_scale(
 ) -> ScaleByHead:
     """Measure by how much a key's log-odds grow per unit of its product with the query.
 
-    `rows` are the numbers of the queries asked among `length` tokens, by default the last; only
-    the last `queries` are passed, as where the other keys are in a cache. `special` has the number
-    of each row's key, by default that of its own: a rotation by position leaves their product
+    `rows` are the indices of the queries asked among `length` tokens, by default the last; only
+    the last `queries` are passed, as where the other keys are in a cache. `special` has the index
+    of each row's key, by default of its own: a rotation by position leaves their product
     alone. The other arguments are those of `keys_of_product`.
     """
     rows = [length - 1] if rows is None else rows
     queries = length if queries is None else queries
-    row_numbers = torch.tensor(rows) - (length - queries)
-    key_numbers = torch.tensor(rows if special is None else special)
+    row_indices = torch.tensor(rows) - (length - queries)
+    key_indices = torch.tensor(rows if special is None else special)
 
     def odds_and_products(x: float) -> tuple[FloatArray, FloatArray]:
-        q, k, product = keys_of_product(subject, queries, length, key_numbers, x, **contents)
-        return log_odds(subject, q, k, row_numbers, key_numbers), product
+        q, k, product = keys_of_product(subject, queries, length, key_indices, x, **contents)
+        return log_odds(subject, q, k, row_indices, key_indices), product
 
     contents["even"] = True
     eps = subject.eps
@@ -311,7 +311,7 @@ def output_difference(subject: Subject, other: Subject, length: int, unit: float
 def key_heads_read(subject: Subject, length: int, keys: np.ndarray, unit: float) -> np.ndarray:
     """Return which head of keys, and of values, each head of queries reads: (heads, 2), −1 if none.
 
-    Each head of keys prefers another of `keys`, numbers of keys that the last query sees; each head
+    Each head of keys prefers another of `keys`, indices of keys that the last query sees; each head
     of values has another unit vector. `unit` is the scale.
     """
     heads, key_heads, d = subject.size

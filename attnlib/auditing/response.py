@@ -226,7 +226,7 @@ class Subject:
 
 
 def accept_tensors(function: Callable[..., Any], arrays: str) -> Callable[..., Any]:
-    """Return a function of `arrays`, "numpy" or "jax", as one of tensors; of "torch" itself.
+    """Return a function of `arrays`, "numpy" or "jax", as one of tensors; "torch" is unchanged.
 
     Tensors become arrays of their dtype; TypeError where `arrays` lacks it. The result, or the
     first of a tuple of results, becomes a tensor on the CPU; what is no array stays as it is.
@@ -379,7 +379,7 @@ def _many_components(
     q = torch.zeros(heads, queries, d, dtype=torch.float64)
     k = torch.zeros(key_heads, keys, d, dtype=torch.float64)
     k[..., order[varying + shared :]] = 2.0
-    for components, size, q_size, key_numbers in (
+    for components, size, q_size, key_indices in (
         (order[:varying], x, sizes[0], special),
         (order[varying : varying + shared], shift, sizes[1], torch.arange(keys)),
     ):
@@ -389,7 +389,7 @@ def _many_components(
         digits = QUESTION_DIGITS if subject.stored is None else 3  # exact in 8 bits
         component = q_size * math.sqrt(d) / float(numbers.sum())
         q[..., components] = float(round_binary(component, digits))
-        k[:, key_numbers[:, None], components] = numbers * np.sign(size)
+        k[:, key_indices[:, None], components] = numbers * np.sign(size)
     return q, k
 
 

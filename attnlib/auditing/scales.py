@@ -95,7 +95,7 @@ class ScaleAudit:
 
     @property
     def strict(self) -> bool:
-        """Whether the intended scale is given, so that what is not said is not meant."""
+        """Whether the intended scale is given: then a property that is not stated is a finding."""
         return self.expected.scale is not None
 
     def end(self, *finding: str) -> NoReturn:

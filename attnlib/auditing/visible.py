@@ -51,17 +51,17 @@ class Span(NamedTuple):
     window: int
 
 
-def visible_span(subject: Subject, length: int, own: int, queries: int, *, even: bool) -> Span:
-    """Measure the window of the query whose own key is number `own` of `length` keys.
+def visible_span(subject: Subject, length: int, own_key: int, queries: int, *, even: bool) -> Span:
+    """Measure the window of the query whose own key has the index `own_key` of `length` keys.
 
-    `queries` are asked, the last ones. `even`: equal keys that are seen have equal weights; without
+    Only the last `queries` are passed. `even`: equal keys that are seen have equal weights; without
     it no first keys are looked for.
     """
-    find = partial(first_key, subject, length, own - length + queries, queries)
-    hidden = find(hidden_from=own) if even else 0
-    if hidden > own:
-        return Span(0, own + 1)
-    return Span(hidden, max(0, own + 1 - find(start=hidden)))
+    find = partial(first_key, subject, length, own_key - length + queries, queries)
+    hidden = find(hidden_from=own_key) if even else 0
+    if hidden > own_key:
+        return Span(0, own_key + 1)
+    return Span(hidden, max(0, own_key + 1 - find(start=hidden)))
 
 
 def first_key(
@@ -74,10 +74,10 @@ def first_key(
     hidden_from: int | None = None,
     from_end: bool = False,
 ) -> int:
-    """Return the number of the first key, from `start` on, that a row of the queries sees.
+    """Return the index of the first key, from `start` on, that one row of the queries sees.
 
-    With `hidden_from`, a key that it sees, the first key of less weight than that one is returned.
-    The result is `length` if there is none. `from_end` counts keys from the last to the first.
+    With `hidden_from`, a key that it sees, return that of the first key with less weight. Both are
+    `length` if there is none. `from_end` counts keys from the last to the first.
     """
     q, k = equal_keys(subject, queries, length)
     first, size, keys = start, length - start, np.arange(length)
@@ -192,7 +192,7 @@ def _component_of(subject: Subject, unit: float, logit: float) -> float:
 
 
 def sum_beside_hidden(subject: Subject, hidden: Tensor, row: int, unit: float) -> float | None:
-    """Return a row's sum of weights while hidden keys have logits of 4, over that while 0 as all.
+    """Return a row's sum of weights with hidden keys of logit 4, over that with all logits 0.
 
     It is 1 if hidden keys do not count. `hidden`, (keys,), is True for them. None if all keys or
     none are hidden, or no weight is left.
