@@ -9,9 +9,9 @@ Chapter: calibration.
 """
 
 from attnlib.calibration.fit import ScaleFit, fit_scales
+from attnlib.calibration.from_gradients import from_gradients
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.needles import Needles, needles, repeated_tokens
-from attnlib.calibration.weights import from_gradients
 
 __all__ = [
     "Needles",

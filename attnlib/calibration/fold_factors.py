@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from attnlib import interception
 from attnlib._checking import FloatArray
 from attnlib.attention.registered import eager_attention, is_causal_call
+from attnlib.calibration.from_gradients import PACKED, QUERIES
 from attnlib.calibration.logit_factors import Place, keys_seen, scale_logits
 from attnlib.calibration.passes import Loss
-from attnlib.calibration.weights import PACKED, QUERIES
 from attnlib.projections import NORMS, named
 
 WEIGHTS = ("q_proj_weight", "in_proj_weight")

@@ -14,7 +14,7 @@ from attnlib import _checking, interception
 from attnlib.extras import extra_packages
 from attnlib.probing.alarms import PATIENCE, Alarm, reasons
 from attnlib.probing.clipping import clip
-from attnlib.probing.observer import Observer, into, listed
+from attnlib.probing.observer import Observer, listed, make_collector
 from attnlib.probing.report import Report
 from attnlib.probing.summary import layer_name
 
@@ -189,7 +189,7 @@ class Monitor:
         self._watched.enter_context(interception.eagerly())  # first: it refuses graphs
         self._report, self._watched_step = Report(theory=False), step
         model = interception.uncompiled(self.model)
-        self._observer = Observer(model, into(self._report, self.rows, self._rng))
+        self._observer = Observer(model, make_collector(self._report, self.rows, self._rng))
         self._watched.enter_context(self._observer.at_work())
         return self._observer
 
