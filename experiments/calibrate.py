@@ -21,7 +21,7 @@ from tqdm import tqdm
 from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration import fit_scales, needles, repeated_tokens
-from attnlib.calibration.gradient import by_head
+from attnlib.calibration.gradient import sum_by_head
 from attnlib.calibration.logit_factors import Place
 from attnlib.calibration.passes import (
     LogFactor,
@@ -95,7 +95,7 @@ def gradient(of: int | str, text: int) -> Fields:
     """Return the loss and ∂L/∂log t of each head."""
     passes = run(of, text)
     layers = list(dict.fromkeys(part.place.layer for part in passes.parts))
-    return {"loss": passes.loss, "gradient": short(by_head(passes, layers))}
+    return {"loss": passes.loss, "gradient": short(sum_by_head(passes, layers))}
 
 
 def shifted(of: int | str, text: int, shift: float) -> Fields:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from attnlib.calibration.gradient import by_head
+from attnlib.calibration.gradient import sum_by_head
 from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
 from experiments.calibrate import PASSAGE, add_missing, common, contrastive
@@ -125,7 +125,7 @@ def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float,
     }
     return {
         "loss": here.loss,
-        "gradient": short(by_head(here, layers)),
+        "gradient": short(sum_by_head(here, layers)),
         "log_t": list(moved),
         "losses": [reading.loss for reading in moved.values()],
     }

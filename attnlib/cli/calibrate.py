@@ -13,7 +13,7 @@ from attnlib.cli import model as models
 from attnlib.cli.application import AsJson, CommandError, one_line
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
-    from attnlib.calibration.answer import Recommendation
+    from attnlib.calibration.recommendation import Recommendation
 
 
 Per = StrEnum("Per", ["model", "layer", "head"])
@@ -48,8 +48,8 @@ def calibrate(
     factor of their own lowers the loss. A run that was stopped goes on where it was.
     """
     models.require_packages()
-    from attnlib.calibration.answer import answer
     from attnlib.calibration.pass_cache import Cache, digest
+    from attnlib.calibration.recommendation import recommend
 
     with one_line(ValueError, about="--lengths must be numbers with commas between: "):
         counts = [int(length) for length in lengths.split(",")]
@@ -67,7 +67,7 @@ def calibrate(
 
             options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
             with one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
-                result = answer(network, ids.to(device), length, memory=Cache(kept), **options)
+                result = recommend(network, ids.to(device), length, memory=Cache(kept), **options)
             answers.append(result)
             if not as_json:
                 typer.echo(str(result))

@@ -131,7 +131,8 @@ def _death_reason(lines: Lines) -> str:
     """Return the reason why a head is dead in all lines, other than even weights; "" for none."""
     last = lines[-1]
     if all(line["first_weight"] >= DEAD_FIRST_WEIGHT for line in lines):
-        return f"the first key has {last['first_weight']:.1%} of the weight: every query gets its value"
+        share = f"{last['first_weight']:.1%} of the weight"
+        return f"the first key has {share}: every query gets its value"
     if all(
         line["alpha"] >= EVEN_ALPHA and line["gradient"] / line["critical_alpha"] < DEAD_GRADIENT
         for line in lines
