@@ -18,7 +18,7 @@ from attnlib.attention.options import named_policy
 from attnlib.calibration.fold_factors import Applied, fold, register_factors
 from attnlib.calibration.gradient import check_heads, sum_by_head
 from attnlib.calibration.logit_factors import Place
-from attnlib.calibration.pass_cache import Cache, LossAndGradient
+from attnlib.calibration.pass_cache import Cache, Objective
 from attnlib.calibration.passes import Loss, loss_and_gradients, own_loss
 from attnlib.policies import Policy
 from attnlib.sampling import Estimate, mean_and_error
@@ -296,11 +296,11 @@ class Fitting:
         """Return the loss of a text at parameters x, or at t = 1 for None; it is cached."""
         return self._cached_pass("loss", text, x)[0]
 
-    def objective(self, text: Any, x: FloatArray) -> LossAndGradient:
+    def objective(self, text: Any, x: FloatArray) -> Objective:
         """Return the loss of a text at parameters x and its gradient in them; both are cached."""
         return self._cached_pass("slope", text, x)
 
-    def _cached_pass(self, what: str, text: Any, x: FloatArray | None) -> LossAndGradient:
+    def _cached_pass(self, what: str, text: Any, x: FloatArray | None) -> Objective:
         """Return the loss of a text, for `what` = "loss", or for "slope" its gradient too."""
         a, b = self.expand(np.zeros(self.parameter_count) if x is None else x)
 
@@ -313,7 +313,7 @@ class Fitting:
             factors: FloatArray = a[row, heads, None] + b[row, heads, None] * relative_rule
             return factors
 
-        def compute() -> LossAndGradient:
+        def compute() -> Objective:
             results = self.run_pass(text, log_factor=log_factor, gradient=what == "slope")
             if what == "loss":
                 return results.loss, np.empty(0)
@@ -328,7 +328,7 @@ class Fitting:
         return self.memory.get_or_compute(compute, what, self.law, self.n0, self.shape, text, x)
 
     def fit(
-        self, fitted: list[Any], held_out: list[Any], steps: int, report: Progress
+        self, train: list[Any], held_out: list[Any], steps: int, report: Progress
     ) -> FloatArray:
         """Return the parameters fitted to texts: those of the last step, without texts held out.
 
@@ -340,7 +340,7 @@ class Fitting:
 
         def mean_objective(u: FloatArray) -> tuple[float, FloatArray]:
             nonlocal unit
-            results = [self.objective(text, STEP * u) for text in fitted]
+            results = [self.objective(text, STEP * u) for text in train]
             loss = float(np.mean([pair[0] for pair in results]))
             gradient: FloatArray = np.mean([gradient for _, gradient in results], axis=0)
             report("fit", loss)

@@ -115,7 +115,7 @@ def _channel_factors(
         tensors = [entry for entry in candidates if isinstance(entry, Tensor)]
         if type(projection).__name__ == "Conv1D":
             tensors[0] = tensors[0].T
-        factors = [_factors_in_order(factor, entry.shape[0], size, order) for entry in tensors]
+        factors = [_ordered(factor, entry.shape[0], size, order) for entry in tensors]
         return [
             (tensor, torch.from_numpy(channel_factor).to(tensor))
             for tensor, channel_factor in zip(tensors, factors, strict=True)
@@ -124,9 +124,7 @@ def _channel_factors(
     return []
 
 
-def _factors_in_order(
-    factor: FloatArray, channels: int, size: int, order: str
-) -> FloatArray | None:
+def _ordered(factor: FloatArray, channels: int, size: int, order: str) -> FloatArray | None:
     """Return the factor of each channel, (channels,), by `order`; None if heads do not fit."""
     heads, slots = factor.size, channels // size
     if order == "norm" and slots < heads:  # of all heads

@@ -54,7 +54,7 @@ KNOWN_NAMES = (
 )
 """The end of the error for unknown names."""
 
-SIZE_NAMES = ("qk_head_dim", "head_dim", "attention_head_size", "head_size", "key_value_proj_dim")
+SIZES = ("qk_head_dim", "head_dim", "attention_head_size", "head_size", "key_value_proj_dim")
 """Attributes of modules that hold the dimensions of a head."""
 
 RELATIVE = re.compile(r"distance_embedding|linear_pos|pos_\w*proj|rel_pos_[hw]|r|r_\w+")
@@ -107,7 +107,7 @@ def from_gradients(
     if tolerance is not None:
         tolerance = _checking.positive("tolerance", tolerance)
     if check is not None:
-        _compare_with_measured(model, *check, tolerance)
+        _compare(model, *check, tolerance)
     layers = _read_layers(model, tolerance)
     samples = np.full((1, len(layers), max(layer.heads for layer in layers)), np.nan)
     for row, layer in zip(samples[0], layers, strict=True):
@@ -116,9 +116,7 @@ def from_gradients(
     return ScaleGradient([layer.name for layer in layers], np.full(1, np.nan), samples, summed)
 
 
-def _compare_with_measured(
-    model: nn.Module, batch: Any, loss: Loss, tolerance: float | None
-) -> None:
+def _compare(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) -> None:
     """Compare with `scale_gradient` on a batch; RuntimeError for the first layer that differs."""
     with torch.random.fork_rng():
         measured = scale_gradient(model, [batch], loss)
@@ -152,14 +150,8 @@ def _read_layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
     for layer in reversed(modules):  # the inmost first
         name = layer.name
         outer = interception.around(name)
-        covered = (
-            other.name in outer or name in interception.around(other.name) for other in layers
-        )
-        if (
-            layer.looks_like_attention
-            and next(layer.module.parameters(), None) is not None
-            and not any(covered)
-        ):
+        near = (other.name in outer or name in interception.around(other.name) for other in layers)
+        if layer.may_attend and next(layer.module.parameters(), None) is not None and not any(near):
             raise layer.refusal(f"what makes its queries has no {KNOWN_NAMES}")
     if not layers:
         raise RuntimeError(
@@ -182,9 +174,7 @@ class _Layer:
     ) -> None:
         self.name, self.module, self.owners = name, module, owners
         self.given_tolerance, self.tolerance = tolerance, tolerance or TOLERANCE
-        self.looks_like_attention = bool(
-            interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__)
-        )
+        self.may_attend = bool(interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__))
 
     def shares_gain(self) -> bool:
         """Return whether the heads share a gain: only the sum over them is known."""
@@ -196,21 +186,17 @@ class _Layer:
         Return False if no known name in the module makes queries. Raises RuntimeError where the
         sums differ or cannot be computed.
         """
-        module, looks_like_attention = self.module, self.looks_like_attention
+        module, may_attend = self.module, self.may_attend
         multi_head = isinstance(module, nn.MultiheadAttention)
-        stated_queries = self.find_part([named(module, "query_projection")])
-        queries = stated_queries or self.find_part(QUERIES)
+        stated = self.find_part([named(module, "query_projection")])
+        queries = stated or self.find_part(QUERIES)
         keys = self.find_part([named(module, "key_projection"), PAIRS.get(queries, "")])
-        names = [
-            name for name in PACKED if looks_like_attention or name != "in_proj"
-        ]  # of Mamba too
+        names = [name for name in PACKED if may_attend or name != "in_proj"]  # of Mamba too
         packed = self.find_part([named(module, "packed_projection"), *names])
         packed = "" if queries else packed
-        recognised = (
-            multi_head or packed or stated_queries or (queries and (keys or looks_like_attention))
-        )
+        recognised = multi_head or packed or stated or (queries and (keys or may_attend))
         for name, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
-            if (recognised or looks_like_attention) and RELATIVE.fullmatch(name):
+            if (recognised or may_attend) and RELATIVE.fullmatch(name):
                 raise self.refusal(f"its queries meet relative vectors, {name}")
         if not recognised:
             return False
@@ -259,16 +245,14 @@ class _Layer:
         0 if unknown.
         """
         heads = stated_number(HEADS, self.module, layer_config(self.module))
-        size = stated_number(SIZE_NAMES, self.module)
+        size = stated_number(SIZES, self.module)
         if packed:
             size = size or channels // (3 * heads or 1)
         else:
             heads = heads or channels // (size or 1)
             size = size or channels // (heads or 1)
         if not size and not channels:
-            raise self.refusal(
-                f"its dimensions have no name that is known ({', '.join(SIZE_NAMES)})"
-            )
+            raise self.refusal(f"its dimensions have no name that is known ({', '.join(SIZES)})")
         if not heads * size or (channels and channels != heads * size and not packed):
             raise self.refusal(
                 f"{channels} channels are not {heads} heads of {size}: a gate is packed in, or "
@@ -279,20 +263,20 @@ class _Layer:
     def linear_sums(self, name: str, *, norm: bool = False) -> FloatArray:
         """Return the sums of a linear layer, or of a norm's gain and bias, (2, channels)."""
         part = getattr(self.module, name)
-        parameters = dict(part.named_parameters(recurse=False))
+        weights = dict(part.named_parameters(recurse=False))
         if (
             next(part.children(), None)
-            or "weight" not in parameters
-            or not set(parameters) <= {"weight", "bias"}
+            or "weight" not in weights
+            or not set(weights) <= {"weight", "bias"}
         ):
             raise self.refusal(f"{name} is a {type(part).__name__}, not a weight and a bias")
         offset = _gain_offset(part) if norm else 0.0
         transposed = type(part).__name__ == "Conv1D"
         sums = self.weight_sums(
-            f"{name}.weight", parameters["weight"], offset, norm=norm, transposed=transposed
+            f"{name}.weight", weights["weight"], offset, norm=norm, transposed=transposed
         )
-        if "bias" in parameters:
-            sums = sums + self.weight_sums(f"{name}.bias", parameters["bias"], norm=norm)
+        if "bias" in weights:
+            sums = sums + self.weight_sums(f"{name}.bias", weights["bias"], norm=norm)
         return sums
 
     def multi_head_sums(self) -> tuple[FloatArray, FloatArray]:

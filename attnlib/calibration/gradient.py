@@ -66,10 +66,8 @@ class ScaleGradient:
         Returns two integer arrays with a line of indices (layer, head) for each head. They are
         empty for one text, which has no p-values.
         """
-        significant = np.where(
-            self.p_values() < _checking.positive("level", level), self.value, 0.0
-        )
-        return np.argwhere(significant < 0.0), np.argwhere(significant > 0.0)
+        chosen = np.where(self.p_values() < _checking.positive("level", level), self.value, 0.0)
+        return np.argwhere(chosen < 0.0), np.argwhere(chosen > 0.0)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each head: layer, head, gradient, standard_error, p_value."""

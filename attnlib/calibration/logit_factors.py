@@ -148,10 +148,8 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
         if any(hasattr(part, "_supports_sdpa") for part in model.modules()):
             from transformers import AttentionInterface
 
-            get_interface = mode.scaled_interface(AttentionInterface.get_interface)
-            stack.enter_context(
-                mock.patch.object(AttentionInterface, "get_interface", get_interface)
-            )
+            scaled = mode.scaled_interface(AttentionInterface.get_interface)
+            stack.enter_context(mock.patch.object(AttentionInterface, "get_interface", scaled))
         stack.enter_context(mode.at_work())
         yield mode
 

@@ -111,12 +111,10 @@ def zero_of(falling: FloatArray) -> FloatArray:
     above = (falling > 0.0).sum(axis=-1)
     i = np.clip(above - 1, 0, GRID.size - 2)[..., None]
     left, right = (np.take_along_axis(falling, i + k, axis=-1)[..., 0] for k in (0, 1))
-    log_grid = np.log(GRID)
+    logs = np.log(GRID)
     with np.errstate(invalid="ignore", divide="ignore"):
-        fraction = left / (left - right)
-    crossing = np.exp(
-        log_grid[i[..., 0]] + fraction * (log_grid[i[..., 0] + 1] - log_grid[i[..., 0]])
-    )
+        share = left / (left - right)
+    crossing = np.exp(logs[i[..., 0]] + share * (logs[i[..., 0] + 1] - logs[i[..., 0]]))
     return np.where(above == 0, 0.0, np.where(above == GRID.size, np.inf, crossing))
 
 
@@ -151,7 +149,7 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
     """
     if isinstance(targets, str) and targets == "repeat":
         targets = _repeat_targets
-    text_sums: list[dict[str, FloatArray]] = []
+    per_text: list[dict[str, FloatArray]] = []
     for ids in _checking.batches("texts", texts):
         if ids.ndim != 2 or ids.shape[0] != 1:
             raise ValueError(f"texts must be of shape (1, tokens), got {tuple(ids.shape)}")
@@ -168,13 +166,13 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
         observer.finish()
         if not sums:
             raise ValueError("targets must give some query of each text a key, got none")
-        text_sums.append(sums)
-    if not text_sums:
+        per_text.append(sums)
+    if not per_text:
         raise ValueError("texts must hold one or more, got none")
-    layers = list(text_sums[0])
+    layers = list(per_text[0])
     # (statistic, texts, layers, heads): five sums, and two for each t
     statistics = np.stack(
-        [np.stack([sums[layer] for layer in layers], axis=1) for sums in text_sums], 1
+        [np.stack([sums[layer] for layer in layers], axis=1) for sums in per_text], 1
     )
     curves = np.split(np.moveaxis(statistics[5:], 0, -1), 2, axis=-1)
     return Needles(layers, *[*statistics[:5], *curves])
@@ -199,32 +197,27 @@ def _row_sums(call: Call, output: Tensor) -> FloatArray:
         all_logits = logits(selected)[0]
         target = properties.target[0][queries][:, None].expand(*all_logits.shape[:-1], 1)
         seen = ~torch.isneginf(all_logits)
-        other_count = seen.sum(-1) - 1
-        counted = seen.gather(-1, target)[..., 0] & (
-            other_count > 0
-        )  # a window may hide the target
+        n_others = seen.sum(-1) - 1
+        counted = seen.gather(-1, target)[..., 0] & (n_others > 0)  # a window may hide the target
         centred = torch.where(seen, all_logits, 0.0)
-        target_gap = centred.gather(-1, target)[..., 0]
-        centre = (centred.sum(-1) - target_gap) / other_count.clamp(min=1)
-        target_gap, centred = (
-            target_gap - centre,
-            torch.where(seen, centred - centre[..., None], 0.0),
-        )
+        gap = centred.gather(-1, target)[..., 0]
+        centre = (centred.sum(-1) - gap) / n_others.clamp(min=1)
+        gap, centred = gap - centre, torch.where(seen, centred - centre[..., None], 0.0)
         centred_logits = torch.where(seen, centred, -torch.inf)
         other_logits = centred_logits.scatter(-1, target, -torch.inf)
         log_others = other_logits.logsumexp(-1)
-        missing_weight = torch.sigmoid(log_others - target_gap)  # 1 − P
+        missing = torch.sigmoid(log_others - gap)  # 1 − P
         noise = (other_logits.softmax(-1) * centred).sum(-1)
-        reach = target_gap - log_others + other_count.clamp(min=1).log()
+        reach = gap - log_others + n_others.clamp(min=1).log()
         scalars = [
-            torch.ones_like(target_gap),
-            1.0 - missing_weight,
-            missing_weight * target_gap,
-            missing_weight * noise,
+            torch.ones_like(gap),
+            1.0 - missing,
+            missing * gap,
+            missing * noise,
             reach,
         ]
         weighted = [(t * centred_logits).softmax(-1) for t in GRID]
-        derivatives = [(p * centred).sum(-1) - target_gap for p in weighted]
+        derivatives = [(p * centred).sum(-1) - gap for p in weighted]
         weights = [p.gather(-1, target)[..., 0] for p in weighted]
         stacked = torch.stack([*scalars, *derivatives, *weights])
         sums: FloatArray = torch.where(counted, stacked, 0.0).sum(-1).cpu().numpy()

@@ -12,7 +12,7 @@ from torch import Tensor
 from attnlib import _files
 from attnlib._checking import FloatArray
 
-LossAndGradient = tuple[float, FloatArray]
+Objective = tuple[float, FloatArray]
 """A loss, and its gradient in the parameters of a fit."""
 
 
@@ -31,9 +31,7 @@ class Cache:
     def __post_init__(self) -> None:
         self._known = dict(_files.lines(self.path)) if self.path else {}
 
-    def get_or_compute(
-        self, compute: Callable[[], LossAndGradient], *about: Any
-    ) -> LossAndGradient:
+    def get_or_compute(self, compute: Callable[[], Objective], *about: Any) -> Objective:
         """Return the loss and gradient kept under `about`, or compute and keep them."""
         if self.path is None:
             return compute()

@@ -143,11 +143,9 @@ def loss_and_gradients(
                     "loss must depend on the model's attention, got one without a gradient, as "
                     "behind detach()"
                 )
-            leaf_tensors = [leaf for leaf, _ in leaves.values()]
+            inputs = [leaf for leaf, _ in leaves.values()]
             # What the loss does not reach, as weights that are logged, has the derivative 0.
-            gradients = (
-                autograd_grad(value, leaf_tensors, materialize_grads=True) if gradient else ()
-            )
+            gradients = autograd_grad(value, inputs, materialize_grads=True) if gradient else ()
         except NotImplementedError as error:  # flex attention on a CPU
             layer = next((place.layer for place in leaves), type(model).__name__)
             remedy = "; attn_implementation='sdpa' has one" if hasattr(model, "config") else ""
@@ -155,10 +153,8 @@ def loss_and_gradients(
                 f"{layer} attends by a kernel without a backward pass here ({error}){remedy}"
             ) from error
     parts = [
-        CallGradient(
-            place, derivative.cpu().numpy(), keys.expand(derivative.shape).double().cpu().numpy()
-        )
-        for (place, (_, keys)), derivative in zip(leaves.items(), gradients, strict=gradient)
+        CallGradient(place, grad.cpu().numpy(), keys.expand(grad.shape).double().cpu().numpy())
+        for (place, (_, keys)), grad in zip(leaves.items(), gradients, strict=gradient)
     ]
     return LossGradients(number, parts)
 

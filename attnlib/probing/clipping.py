@@ -98,10 +98,10 @@ def _weights_by_head(model: nn.Module, layer: str, heads: int, size: int) -> tup
             "clip its scale, or the weights of its norms"
         )
     queries, keys = (
-        [_split_heads(t, size) for t in side] for side in _query_key_weights(module, heads * size)
+        [_split_heads(t, size) for t in side] for side in _weights(module, heads * size)
     )
-    recognised = queries and keys and len(queries[0]) == heads and len(keys[0])
-    if not recognised or heads % len(keys[0]):
+    known = queries and keys and len(queries[0]) == heads and len(keys[0])
+    if not known or heads % len(keys[0]):
         raise ValueError(
             f"{layer} is a {type(module).__name__}, and which of its weights make {heads} heads of "
             f"queries and keys of size {size} is not known: if one linear layer makes queries, "
@@ -115,20 +115,17 @@ def _split_heads(t: Tensor, size: int) -> Tensor:
     return t.view(-1, size, *t.shape[1:]) if len(t) % size == 0 else t[:0]
 
 
-def _query_key_weights(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
+def _weights(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
     """Return the weights and biases of queries and those of keys, (outputs, …); empty if unknown.
 
     `width` is the number of outputs that are queries.
     """
     if isinstance(module, nn.MultiheadAttention):
         parameters = {name: t for name, t in module._parameters.items() if t is not None}
-        packed_weights = [
+        joint = [
             parameters[name] for name in ("in_proj_weight", "in_proj_bias") if name in parameters
         ]
-        queries, keys = (
-            [t[:width] for t in packed_weights],
-            [t[width : 2 * width] for t in packed_weights],
-        )
+        queries, keys = [t[:width] for t in joint], [t[width : 2 * width] for t in joint]
         if "q_proj_weight" in parameters:
             queries.append(parameters["q_proj_weight"])
             keys.append(parameters["k_proj_weight"])
@@ -137,19 +134,15 @@ def _query_key_weights(module: Any, width: int) -> tuple[list[Tensor], list[Tens
         return queries, keys
     for query, key in PROJECTIONS.items():
         if hasattr(module, query) and hasattr(module, key):
-            return list(_linear_weights(getattr(module, query))), list(
-                _linear_weights(getattr(module, key))
-            )
+            return list(_linear(getattr(module, query))), list(_linear(getattr(module, key)))
     packed_name = getattr(module, "packed_projection", "")
     layer = getattr(module, packed_name or "c_attn", None)
-    recognised = (
-        packed_name or type(layer).__name__ == "Conv1D"
-    )  # a c_attn of others has another order
-    packed = [t for t in _linear_weights(layer) if recognised and len(t) == 3 * width]
+    known = packed_name or type(layer).__name__ == "Conv1D"  # other c_attn have another order
+    packed = [t for t in _linear(layer) if known and len(t) == 3 * width]
     return [t[:width] for t in packed], [t[width : 2 * width] for t in packed]
 
 
-def _linear_weights(layer: Any) -> Iterator[Tensor]:
+def _linear(layer: Any) -> Iterator[Tensor]:
     """Yield the weight, (outputs, inputs), and the bias of a linear layer; nothing for others."""
     transposed = type(layer).__name__ == "Conv1D"
     if not (transposed or isinstance(layer, nn.Linear)):

@@ -17,9 +17,9 @@ from torch import Tensor
 from attnlib._checking import FloatArray
 from attnlib.interception import HIDDEN, causal_bias, hidden_from_modes
 
-BLOCK_SCORES = {"cpu": 2**18}
+BLOCK = {"cpu": 2**18}
 """Scores computed at a time, as many as fit the cache."""
-BLOCK_SCORES_ELSEWHERE = 2**24
+BLOCK_ON_GPU = 2**24
 
 CAUSAL_ROWS = 64
 """Rows of a causal mask computed at a time: with more of them more scores are hidden ones."""
@@ -112,7 +112,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
         if call.mask is not None and past is None:
             full = call.mask.expand(*leading[:-1], heads, q.shape[-2], k.shape[-2])
             masks = [full[index] for index in np.ndindex(*leading[:-1])]
-            if full.numel() <= 2 * BLOCK_SCORES["cpu"]:
+            if full.numel() <= 2 * BLOCK["cpu"]:
                 masks = [full.reshape(-1, *full.shape[-2:])]
 
         # Without a mask sequences need not be told apart: all become heads of one.
@@ -124,9 +124,7 @@ def measure(call: Call, output: Tensor | None) -> Measured:
             for t in by_head
         )
         blocks = [
-            _measure_sequences(
-                q[i], k[i], v[i], z[i], mask, heads, past, factor, real[i], target[i]
-            )
+            _measure_rows(q[i], k[i], v[i], z[i], mask, heads, past, factor, real[i], target[i])
             for i, mask in enumerate(masks)
         ]
         rows, variances = (torch.cat(parts, dim=-2) for parts in zip(*blocks, strict=True))
@@ -143,20 +141,16 @@ class Batch:
     def __init__(self, on_measured: Callable[[str, int, Measured], None]) -> None:
         self.on_measured = on_measured
         self._waiting: list[tuple[str, int, tuple[Any, ...]]] = []  # with copies of tensors
-        self._signature: Any = None  # their shapes and the other arguments
+        self._form: Any = None  # their shapes and the other arguments
 
     @torch.no_grad()
     def take(self, layer: str, number: int, call: Call, output: Tensor) -> None:
         """Measure call `number` of a layer: a large one now, a small one with later ones."""
         q, k, v, mask = call[:4]
-        unbroadcast = all(t.shape[:-3] == q.shape[:-3] for t in (k, v, output)) and q.ndim > 2
-        unbroadcast = unbroadcast and q.shape[-3] >= k.shape[-3] and causal_bias(mask, 1, 1) is None
+        alike = all(t.shape[:-3] == q.shape[:-3] for t in (k, v, output)) and q.ndim > 2
+        alike = alike and q.shape[-3] >= k.shape[-3] and causal_bias(mask, 1, 1) is None
         size = max(math.prod(q.shape[:-1]) * k.shape[-2], *(t.numel() for t in (q, k, v, output)))
-        if (
-            not unbroadcast
-            or size > BLOCK_SCORES["cpu"]
-            or torch.is_autocast_enabled(q.device.type)
-        ):
+        if not alike or size > BLOCK["cpu"] or torch.is_autocast_enabled(q.device.type):
             self.finish()
             self.on_measured(layer, number, measure(call, output))
             return
@@ -167,13 +161,10 @@ class Batch:
                 mask = mask.expand(*q.shape[:-1], k.shape[-2])
             tensors = q, k, v, output, mask, *(call.queries or Queries())
             shapes = [None if t is None else (t.shape, t.dtype, t.device) for t in tensors]
-            signature = shapes, dict(zip(Call._fields[4:7], call[4:7], strict=True))
-            if (
-                signature != self._signature
-                or size * (len(self._waiting) + 1) > 2 * BLOCK_SCORES["cpu"]
-            ):
+            form = shapes, dict(zip(Call._fields[4:7], call[4:7], strict=True))
+            if form != self._form or size * (len(self._waiting) + 1) > 2 * BLOCK["cpu"]:
                 self.finish()
-            self._signature = signature
+            self._form = form
             copies = tuple(None if t is None else t.detach().clone() for t in tensors)
             self._waiting.append((layer, number, copies))
 
@@ -190,7 +181,7 @@ class Batch:
             ]
             q, k, v, output, mask, *about = stacked
             queries = Queries(*(None if t is None else t.flatten(0, 1) for t in about))
-            measured = measure(Call(q, k, v, mask, **self._signature[1], queries=queries), output)
+            measured = measure(Call(q, k, v, mask, **self._form[1], queries=queries), output)
         variances = np.split(measured.value_variance, len(calls))
         rows = np.split(np.array(measured.rows), len(calls), axis=1)
         for layer, number, part, variance in zip(layers, numbers, rows, variances, strict=True):
@@ -229,7 +220,7 @@ def _is_causal(mask: Tensor, q: Tensor, k: Tensor) -> bool:
     return causal and (mask.dtype == torch.bool or not mask.tril().any())
 
 
-def _measure_sequences(
+def _measure_rows(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -285,7 +276,7 @@ def _sum_in_blocks(
 ) -> tuple["_Sums", Tensor]:
     """Return the sums of all rows, and True for each key that some query sees, (heads, keys).
 
-    Arguments as in `_measure_sequences`, k centred and scaled; `scaled` is False for a factor 0.
+    Arguments as in `_measure_rows`, k centred and scaled; `scaled` is False for a factor 0.
     """
     heads, queries, _ = q.shape
     keys = k.shape[-1]
@@ -299,19 +290,14 @@ def _sum_in_blocks(
         first_key = _first_seen_key(mask, sequence_heads, real).expand(heads)
         seen = torch.zeros((heads, keys), dtype=torch.bool, device=q.device)
     sums = q.new_empty((len(_Sums._fields), heads, queries))
-    budget = BLOCK_SCORES.get(q.device.type, BLOCK_SCORES_ELSEWHERE)
-    rows_at_once = min(queries, max(1, budget // keys), queries if past is None else CAUSAL_ROWS)
-    buffer = q.new_empty(
-        (2, max(budget, rows_at_once * keys))
-    )  # new memory for each block costs more
-    for start in range(0, queries, rows_at_once):
-        stop = keys if past is None else max(1, min(keys, start + rows_at_once + past))
-        heads_at_once = max(1, budget // (rows_at_once * stop))
-        for first_head in range(0, heads, heads_at_once):
-            block = (
-                slice(first_head, first_head + heads_at_once),
-                slice(start, start + rows_at_once),
-            )
+    budget = BLOCK.get(q.device.type, BLOCK_ON_GPU)
+    row_step = min(queries, max(1, budget // keys), queries if past is None else CAUSAL_ROWS)
+    buffer = q.new_empty((2, max(budget, row_step * keys)))  # faster than memory for each block
+    for row in range(0, queries, row_step):
+        stop = keys if past is None else max(1, min(keys, row + row_step + past))
+        head_step = max(1, budget // (row_step * stop))
+        for head in range(0, heads, head_step):
+            block = slice(head, head + head_step), slice(row, row + row_step)
             visible, bias = _visible_keys(mask, past, block, stop, q)
             if bias is not None and visible is not None and real is None and visible.all():
                 visible, seen[block[0]] = None, True  # a bias that hides nothing
@@ -321,11 +307,9 @@ def _sum_in_blocks(
             shape = *q[block].shape[:-1], stop
             scores, weights = buffer[:, : math.prod(shape)].view(2, *shape)
             torch.matmul(q[block], k[block[0], :, :stop], out=scores)
-            targets = None if target is None else target[block]
+            aims = None if target is None else target[block]
             sums[:, *block] = torch.stack(
-                _sum_keys(
-                    scores, weights, scaled, visible, bias, first_key[block[0], None], targets
-                )
+                _sum_keys(scores, weights, scaled, visible, bias, first_key[block[0], None], aims)
             )
     sums = sums.double()
     sums[_Sums._fields.index("weighted") :] /= LOG2_E

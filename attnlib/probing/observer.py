@@ -164,9 +164,7 @@ class Observer(interception.ModuleTracker):
         self.sdpa_hint = interception.sdpa_hint(model)
         self.tokens: list[Tokens] = []  # of the modules that run
         self.obstacles: dict[tuple[str, str], None] = {}  # modules and reasons, in order
-        self.pending: Counter[str] = (
-            Counter()
-        )  # numbers of softmaxes that have met no values, by module
+        self.pending: Counter[str] = Counter()  # softmaxes that have met no values, by module
         self.notes: dict[str, str] = {}  # of what is measured, by module
         self.measured = self.compiled = self.in_multi_head = False
 
@@ -298,9 +296,9 @@ class Observer(interception.ModuleTracker):
         self.measured = True
 
     def note_doubts(self, name: str, layout: Layout) -> None:
-        """Add to the notes of module `name` that its heads are uncertain, by `layout`.
+        """Add doubts to the notes of module `name`.
 
-        Or that a part's `forward` is called directly.
+        They are that its heads are uncertain, by `layout`, or that it calls a part's `forward`.
         """
         if part_class := self.called_directly():
             self.add_note(

@@ -217,15 +217,13 @@ class Tally:
         rows = Rows(*np.array(measured.rows, np.float64))
         counted = rows.keys >= 2.0
         with_target = counted & ~np.isnan(rows.target_weight)
-        alpha_to_critical = np.sqrt(rows.variance) / freezing.critical_alpha(
-            rows.keys.clip(min=2.0)
-        )
+        ratio = np.sqrt(rows.variance) / freezing.critical_alpha(rows.keys.clip(min=2.0))
         columns: dict[str, Any] = {
             **rows._asdict(),
             "rows": 1.0,
             "complement": np.exp(rows.log_complement),
-            "alpha_to_critical": alpha_to_critical,
-            "wide": alpha_to_critical >= 1.0,
+            "alpha_to_critical": ratio,
+            "wide": ratio >= 1.0,
             "value_variance": measured.value_variance[..., None],
         }
         of_target = {name: columns.pop(name) for name in rows._fields if "target" in name}

@@ -96,14 +96,12 @@ class TokenTracker:
             return None
         batch, _, length, _ = call.query.shape
         keys, device = call.key.shape[-2], call.query.device
-        same_length = tokens.length == length
-        if not same_length:
+        fits = tokens.length == length
+        if not fits:
             tokens = Tokens(length, crossed=tokens.crossed or keys != length)
         past = tokens.past
         real = tokens.real if self.mask_from_model else self.mask
-        if real is not None and (
-            real.shape[0] != batch or not (same_length or real.shape[1] == length)
-        ):
+        if real is not None and (real.shape[0] != batch or not (fits or real.shape[1] == length)):
             real = None
         real_queries = None
         if real is not None:
@@ -126,7 +124,7 @@ class TokenTracker:
         if tokens is self._last[0]:
             return self._last[1]
         past, length = tokens.past, tokens.length or 0
-        real_tokens = None if real is None else _columns(real, 0, past + length, True).cpu().numpy()
+        unpadded = None if real is None else _columns(real, 0, past + length, True).cpu().numpy()
         places: Places | None = None
         if isinstance(self.targets, str) and self.targets == "previous":
             places = np.broadcast_to(np.arange(past - 1, past + length - 1), (batch, length))
@@ -137,14 +135,12 @@ class TokenTracker:
             if callable(self.targets):
                 places = _checked_places(self.targets(tokens.ids), tuple(tokens.ids.shape))
             else:
-                places = last_occurrence(tokens.ids.cpu().numpy(), real_tokens)
+                places = last_occurrence(tokens.ids.cpu().numpy(), unpadded)
                 if self.targets == "induction":
                     places = np.where(places >= 0, places + 1, NONE)
-        if places is not None and real_tokens is not None:
-            real_targets = np.take_along_axis(
-                real_tokens, places.clip(0, past + length - 1), axis=1
-            )
-            places = np.where(real_targets, places, NONE)
+        if places is not None and unpadded is not None:
+            is_real = np.take_along_axis(unpadded, places.clip(0, past + length - 1), axis=1)
+            places = np.where(is_real, places, NONE)
         self._last = tokens, places
         return places
 

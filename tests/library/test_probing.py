@@ -175,7 +175,7 @@ CALLS = {
 @pytest.fixture(params=[(2**20, 128), (100, 4), (1, 128)], ids=str)
 def blocks(request, monkeypatch):
     """How many scores, and how many rows of a causal mask, are worked on at a time."""
-    monkeypatch.setitem(measure.BLOCK_SCORES, "cpu", request.param[0])
+    monkeypatch.setitem(measure.BLOCK, "cpu", request.param[0])
     monkeypatch.setattr(measure, "CAUSAL_ROWS", request.param[1])
 
 
