@@ -309,9 +309,9 @@ class Fitting:
             if x is None:
                 return np.zeros(())
             row, heads = self.layers.index(place.layer), slice(place.heads)
-            relative_rule = log_rule(self.law, self.rule, self.n0, keys, place.d)
-            factors: FloatArray = a[row, heads, None] + b[row, heads, None] * relative_rule
-            return factors
+            r = log_rule(self.law, self.rule, self.n0, keys, place.d)
+            log_t: FloatArray = a[row, heads, None] + b[row, heads, None] * r
+            return log_t
 
         def compute() -> Objective:
             results = self.run_pass(text, log_factor=log_factor, gradient=what == "slope")
@@ -340,9 +340,9 @@ class Fitting:
 
         def mean_objective(u: FloatArray) -> tuple[float, FloatArray]:
             nonlocal unit
-            results = [self.objective(text, STEP * u) for text in train]
-            loss = float(np.mean([pair[0] for pair in results]))
-            gradient: FloatArray = np.mean([gradient for _, gradient in results], axis=0)
+            objectives = [self.objective(text, STEP * u) for text in train]
+            loss = float(np.mean([pair[0] for pair in objectives]))
+            gradient: FloatArray = np.mean([gradient for _, gradient in objectives], axis=0)
             report("fit", loss)
             if not unit[1]:  # whatever the loss's unit, the first step moves a parameter by STEP
                 unit = loss, float(np.abs(gradient).max()) or 1.0

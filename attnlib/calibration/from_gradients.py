@@ -129,12 +129,13 @@ def _compare(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) 
     finally:
         for weight, gradient in saved_gradients:
             weight.grad = gradient
-    for name, value in zip(measured.layers, measured.value, strict=True):
+    for name, gradients in zip(measured.layers, measured.value, strict=True):
         enclosing = [layer for layer in layers if layer.name in interception.around(name)]
         if not enclosing:
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
         layer = max(enclosing, key=lambda layer: len(layer.name))
-        expected = np.array([value[np.isfinite(value)], 0.0 * value[np.isfinite(value)]])
+        finite = gradients[np.isfinite(gradients)]
+        expected = np.array([finite, 0.0 * finite])
         expected = sum_groups(expected, 1) if layer.shares_gain() else expected
         if expected.shape != layer.sums.shape or mismatch(layer.sums, expected) > layer.tolerance:
             raise layer.refusal(f"its weights give {layer.sums[0]}, its logits {expected[0]}")
@@ -355,7 +356,7 @@ def _gain_offset(norm: nn.Module) -> float:
     bias = {} if getattr(norm, "bias", None) is None else {"bias": 0.0 * x[0]}
     with torch.no_grad():
         at_zero, at_one = (
-            functional_call(norm, {"weight": torch.full_like(x[0], value), **bias}, x)
-            for value in (0.0, 1.0)
+            functional_call(norm, {"weight": torch.full_like(x[0], number), **bias}, x)
+            for number in (0.0, 1.0)
         )
     return float((at_zero / (at_one - at_zero)).nanmedian().round())

@@ -71,16 +71,16 @@ class ScaleGradient:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary for each head: layer, head, gradient, standard_error, p_value."""
-        value, standard_error, p_values = self.value, self.standard_error, self.p_values()
+        means, standard_error, p_values = self.value, self.standard_error, self.p_values()
         return [
             {
                 "layer": self.layers[layer],
                 "head": int(head),
-                "gradient": float(value[layer, head]),
+                "gradient": float(means[layer, head]),
                 "standard_error": float(standard_error[layer, head]),
                 "p_value": float(p_values[layer, head]),
             }
-            for layer, head in np.argwhere(np.isfinite(value))
+            for layer, head in np.argwhere(np.isfinite(means))
         ]
 
 

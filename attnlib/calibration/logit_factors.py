@@ -129,10 +129,10 @@ class LogitFactors(interception.ModuleTracker):
             with self:
                 return MULTI_HEAD_ALONE(*args, **kwargs)
         if func in ATTENTION:
-            query, key, _, mask, _, is_causal, *_ = given = Arguments(*args, **kwargs)
+            query, key, _, mask, _, is_causal, *_ = arguments = Arguments(*args, **kwargs)
             module = self.running[-1] if self.running else self.model
             query = self.multiply_queries(module, query, key, mask, is_causal)
-            return func(**given._replace(query=query)._asdict())
+            return func(**arguments._replace(query=query)._asdict())
         if torch.compiler.is_compiling():
             return func(*args, **kwargs)
         return self.recorder.call(func, args, kwargs, self.on_softmax)
@@ -164,11 +164,11 @@ def count_keys(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor
         batch, heads, device = query.shape[0], query.shape[1], query.device
         mask = create_mask(mask.mask_mod, batch, heads, queries, keys, device=str(device))
     if past is not None:
-        seen = torch.arange(1 + past, queries + past + 1, device=query.device).clamp(max=keys)
+        counts = torch.arange(1 + past, queries + past + 1, device=query.device).clamp(max=keys)
     elif isinstance(mask, Tensor):
-        seen = interception.count_visible(mask[..., :keys], keys)
-        seen = seen.expand(*mask.shape[:-2], queries)
+        counts = interception.count_visible(mask[..., :keys], keys)
+        counts = counts.expand(*mask.shape[:-2], queries)
     else:
-        seen = torch.full((queries,), keys, device=query.device)
-    seen = seen.clamp(min=1)
-    return seen if seen.ndim > 1 else seen[None]
+        counts = torch.full((queries,), keys, device=query.device)
+    counts = counts.clamp(min=1)
+    return counts if counts.ndim > 1 else counts[None]

@@ -196,26 +196,21 @@ def _row_sums(call: Call, output: Tensor) -> FloatArray:
         selected, _ = choose(call, output, [0], queries)
         all_logits = logits(selected)[0]
         target = properties.target[0][queries][:, None].expand(*all_logits.shape[:-1], 1)
-        seen = ~torch.isneginf(all_logits)
-        n_others = seen.sum(-1) - 1
-        counted = seen.gather(-1, target)[..., 0] & (n_others > 0)  # a window may hide the target
-        centred = torch.where(seen, all_logits, 0.0)
+        visible = ~torch.isneginf(all_logits)
+        n_others = visible.sum(-1) - 1
+        # A window may hide the target.
+        counted = visible.gather(-1, target)[..., 0] & (n_others > 0)
+        centred = torch.where(visible, all_logits, 0.0)
         gap = centred.gather(-1, target)[..., 0]
         centre = (centred.sum(-1) - gap) / n_others.clamp(min=1)
-        gap, centred = gap - centre, torch.where(seen, centred - centre[..., None], 0.0)
-        centred_logits = torch.where(seen, centred, -torch.inf)
+        gap, centred = gap - centre, torch.where(visible, centred - centre[..., None], 0.0)
+        centred_logits = torch.where(visible, centred, -torch.inf)
         other_logits = centred_logits.scatter(-1, target, -torch.inf)
         log_others = other_logits.logsumexp(-1)
         missing = torch.sigmoid(log_others - gap)  # 1 − P
         noise = (other_logits.softmax(-1) * centred).sum(-1)
         reach = gap - log_others + n_others.clamp(min=1).log()
-        scalars = [
-            torch.ones_like(gap),
-            1.0 - missing,
-            missing * gap,
-            missing * noise,
-            reach,
-        ]
+        scalars = [torch.ones_like(gap), 1.0 - missing, missing * gap, missing * noise, reach]
         weighted = [(t * centred_logits).softmax(-1) for t in GRID]
         derivatives = [(p * centred).sum(-1) - gap for p in weighted]
         weights = [p.gather(-1, target)[..., 0] for p in weighted]

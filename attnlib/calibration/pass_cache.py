@@ -44,10 +44,10 @@ class Cache:
         return loss, np.array(gradient, dtype=float)
 
 
-def digest(*about: Any) -> str:
+def digest(*parts: Any) -> str:
     """Return a hash, 24 hexadecimal digits, of tensors, arrays and the repr of the rest."""
     hasher = hashlib.sha256()
-    for part in about:
+    for part in parts:
         array = part.cpu().numpy() if isinstance(part, Tensor) else part
         hasher.update(array.tobytes() if isinstance(array, np.ndarray) else repr(array).encode())
     return hasher.hexdigest()[:24]

@@ -117,10 +117,10 @@ def loss_and_gradients(
         scale_logits(model, factor) as mode,
     ):
         try:
-            value = loss(model, text)
-            if not isinstance(value, Tensor) or value.numel() != 1:
-                raise ValueError(f"loss must return one number as a tensor, got {value!r:.80}")
-            number = value.item()
+            output = loss(model, text)
+            if not isinstance(output, Tensor) or output.numel() != 1:
+                raise ValueError(f"loss must return one number as a tensor, got {output!r:.80}")
+            number = output.item()
             if not math.isfinite(number):
                 raise ValueError(f"loss must be a finite number, got loss={number}")
             unreached, hints = mode.recorder.lines(mode.shown), mode.hints()
@@ -138,14 +138,14 @@ def loss_and_gradients(
                 warnings.warn(
                     f"heads are not certain: {'; '.join(mode.doubts.values())}", stacklevel=4
                 )
-            if gradient and not value.requires_grad:
+            if gradient and not output.requires_grad:
                 raise ValueError(
                     "loss must depend on the model's attention, got one without a gradient, as "
                     "behind detach()"
                 )
             inputs = [leaf for leaf, _ in leaves.values()]
             # What the loss does not reach, as weights that are logged, has the derivative 0.
-            gradients = autograd_grad(value, inputs, materialize_grads=True) if gradient else ()
+            gradients = autograd_grad(output, inputs, materialize_grads=True) if gradient else ()
         except NotImplementedError as error:  # flex attention on a CPU
             layer = next((place.layer for place in leaves), type(model).__name__)
             remedy = "; attn_implementation='sdpa' has one" if hasattr(model, "config") else ""

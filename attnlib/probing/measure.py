@@ -179,8 +179,8 @@ class Batch:
             stacked: list[Any] = [
                 None if column[0] is None else torch.stack(column) for column in columns
             ]
-            q, k, v, output, mask, *about = stacked
-            queries = Queries(*(None if t is None else t.flatten(0, 1) for t in about))
+            q, k, v, output, mask, *query_tensors = stacked
+            queries = Queries(*(None if t is None else t.flatten(0, 1) for t in query_tensors))
             measured = measure(Call(q, k, v, mask, **self._form[1], queries=queries), output)
         variances = np.split(measured.value_variance, len(calls))
         rows = np.split(np.array(measured.rows), len(calls), axis=1)
@@ -498,9 +498,9 @@ def _target_statistics(sums: _Sums, counted: Tensor) -> tuple[Tensor, ...]:
     weight = torch.where(
         is_largest, torch.sigmoid(sums.largest - log_rest), torch.exp(sums.target - log_sum_exp)
     )
-    others = torch.where(is_largest, log_rest, log_sum_exp + torch.log1p(-weight))
+    log_others = torch.where(is_largest, log_rest, log_sum_exp + torch.log1p(-weight))
     mean = (sums.logit_total - sums.target) / (sums.number - 1.0)
-    kappa = others - mean - torch.log(sums.number - 1.0)
+    kappa = log_others - mean - torch.log(sums.number - 1.0)
     known = (sums.target > -FAR / 2.0) & (counted >= 2.0)
     return tuple(value.where(known, math.nan) for value in (sums.target - mean, weight, kappa))
 

@@ -121,9 +121,9 @@ class Monitor:
         self._add_hooks()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         self._remove_hooks()
-        self._warn_if_unwatched(kind, 2)
+        self._warn_if_unwatched(error_type, 2)
 
     def _add_hooks(self) -> None:
         """Hook the model: `_before_call` and `_after_call` run with each of its calls."""
@@ -136,9 +136,9 @@ class Monitor:
         for hook in self._hooks:
             hook.remove()
 
-    def _warn_if_unwatched(self, kind: type[BaseException] | None, stacklevel: int) -> None:
-        """Warn if no step was watched, unless an exception of type `kind` has ended the run."""
-        if kind is None and len(self.tables) == self._entered:
+    def _warn_if_unwatched(self, error_type: type[BaseException] | None, stacklevel: int) -> None:
+        """Warn if no step was watched, unless an exception has ended the run."""
+        if error_type is None and len(self.tables) == self._entered:
             warnings.warn(
                 f"the monitor has watched no step of {type(self.model).__name__}: it was not "
                 "called itself, in training mode, at a step that is due. Lightning calls "

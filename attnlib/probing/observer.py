@@ -251,9 +251,9 @@ class Observer(interception.ModuleTracker):
             if not no_scale and mask is not None:
                 zero = mask.numel() == 1 and not mask.any()
                 mask = None if zero else layout.by_head(mask)
-            seen = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
-            seen = seen._replace(queries=self.queries(name, tokens, seen))
-            self.on_call(name or self.model_name, number, seen, z)
+            plain_call = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
+            plain_call = plain_call._replace(queries=self.queries(name, tokens, plain_call))
+            self.on_call(name or self.model_name, number, plain_call, z)
             measured = self.measured = True
 
         call.valued = on_values
@@ -272,20 +272,20 @@ class Observer(interception.ModuleTracker):
         self.in_multi_head = False
         return result
 
-    def observe_attention(self, result: Tensor, given: Arguments) -> None:
+    def observe_attention(self, result: Tensor, arguments: Arguments) -> None:
         """Give a call of PyTorch's attention to `on_call`, without dropout, or note why not."""
         module, tokens = self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
         self.recorder.reached.add(module)
-        reason = _obstacle(given.query, given.key)
+        reason = _obstacle(arguments.query, arguments.key)
         if reason:
             self.obstacles[name, reason] = None
             return
-        if given.dropout_p > 0.0:
+        if arguments.dropout_p > 0.0:
             with torch.no_grad():
-                no_dropout = given._replace(dropout_p=0.0)._asdict()
+                no_dropout = arguments._replace(dropout_p=0.0)._asdict()
                 result = functional.scaled_dot_product_attention(**no_dropout)
-        call = Call(*given[:4], *given[5:])
+        call = Call(*arguments[:4], *arguments[5:])
         heads = number_of_heads(self.running)
         call, result = _ungrouped(module, call, result)
         if call.query.ndim > 2:
@@ -309,12 +309,12 @@ class Observer(interception.ModuleTracker):
 
     def queries(self, name: str, tokens: Tokens, call: Call) -> Queries | None:
         """Return a call's padding and targets, or None if unknown; note if padding is counted."""
-        known = self.tracker.queries(tokens, call)
+        result = self.tracker.queries(tokens, call)
         real = tokens.real if tokens.length == call.query.shape[-2] else None
         padded = self.tracker.mask_from_model and real is not None and not real.all()
-        if padded and (known is None or known.real is None):
+        if padded and (result is None or result.real is None):
             self.add_note(name, "its rows are not told by sequence: padding counts")
-        return known
+        return result
 
     def add_note(self, name: str, line: str) -> None:
         """Add a remark to the notes of module `name`, unless they contain it."""
