@@ -221,5 +221,5 @@ class Maximum:
 
 
 def slices(size: int, length: int) -> list[slice]:
-    """Return the parts of at most `length` of a range, one at least."""
+    """Return slices that cut `size` numbers into parts of `length`, or of 1 if that is less."""
     return [slice(i, i + max(length, 1)) for i in range(0, size, max(length, 1))]

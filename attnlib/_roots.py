@@ -33,7 +33,7 @@ def root(
     end = low if sign < 0.0 else high
     while near != end:
         far = min(max(near + sign * step, low), high)
-        if values(near) * values(far) <= 0.0:
+        if sign * values(far) >= 0.0:
             return float(brentq(values, near, far, **options))
         near, step = far, 2.0 * step
     return end

@@ -77,7 +77,7 @@ def needle_calibration(logits: ArrayLike, needle: int = 0) -> NeedleCalibration:
     def calibration(best: float, best_error: float) -> NeedleCalibration:
         return NeedleCalibration(make_estimate(ratio, ratio_error), make_estimate(best, best_error))
 
-    end = float(np.log(1e3))
+    end = float(np.log(1e3))  # of the factors that are searched
     if slope(-end) >= 0.0 or slope(end) <= 0.0:
         return calibration(0.0 if slope(-end) >= 0.0 else np.inf, np.nan)
     best = float(np.exp(root(slope, 0.0, -end, end)))

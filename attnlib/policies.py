@@ -11,6 +11,7 @@ when the entries of q and k have variance 1, or when the cosine is that of rando
 Chapter: scaling_rules.
 """
 
+import difflib
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -103,14 +104,11 @@ class Policy:
             if name not in self.constants:
                 allowed = ", ".join(self.constants) or "none"
                 raise ValueError(f"the constants of {self.name} are: {allowed}; got {name!r:.80}")
-        settings = [
-            setting._replace(
-                value=_checking.finite_number(
-                    setting.name, constants.get(setting.name, setting.value), setting.minimum
-                )
-            )
-            for setting in self.settings
-        ]
+        settings = []
+        for setting in self.settings:
+            value = constants.get(setting.name, setting.value)
+            value = _checking.finite_number(setting.name, value, setting.minimum)
+            settings.append(setting._replace(value=value))
         return replace(self, settings=tuple(settings))
 
     def scale(self, n: ArrayLike, d: ArrayLike, position: ArrayLike | None = None) -> FloatArray:
@@ -272,3 +270,23 @@ POLICIES = MappingProxyType(
     }
 )
 """All policies by name: first by dimension, then for normalised q and k, then by length."""
+
+
+def find_policy(name: str, argument: str = "policy") -> Policy:
+    """Return the policy of that name in `POLICIES`.
+
+    Raises ValueError for another name, with the names most like it; `argument` is what the message
+    calls the name.
+
+    >>> find_policy("llama")
+    Traceback (most recent call last):
+    ...
+    ValueError: policy must be a name in attnlib.policies.POLICIES, got policy='llama'; similar ...
+    """
+    if name in POLICIES:
+        return POLICIES[name]
+    similar = ", ".join(difflib.get_close_matches(name, POLICIES, n=3, cutoff=0.0))
+    raise ValueError(
+        f"{argument} must be a name in attnlib.policies.POLICIES, got {argument}={name!r:.80}; "
+        f"similar names: {similar}"
+    )

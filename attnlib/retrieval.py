@@ -51,7 +51,7 @@ from attnlib._gumbel import IntegrandInputs, RowFunctional, gumbel_density
 from attnlib._numerics import quadrature
 from attnlib._numerics.quadrature import OUTWARD, Nodes, UnderflowError
 from attnlib._roots import root
-from attnlib.policies import POLICIES, Policy
+from attnlib.policies import Policy, find_policy
 from attnlib.scores import Law
 
 RAREST = 700.0
@@ -268,10 +268,8 @@ def reach(
             return np.array([_reach(law, quantity, single, float(a)) for a in alphas])
 
         return quadrature.groupwise(reached, scale, strengths)
-    rule = policy if isinstance(policy, Policy) else POLICIES.get(str(policy))
-    if rule is None:
-        error = ValueError if isinstance(policy, str) else TypeError
-        raise error(f"policy must be a Policy or a name in POLICIES, got policy={policy!r:.80}")
+    _checking.instance("policy", policy, str | Policy)
+    rule = find_policy(policy) if isinstance(policy, str) else policy
     size = _checking.integer("d", getattr(law, "d", None) if d is None else d, minimum=1)
     return quadrature.elementwise(
         lambda strength: _reach_by_rule(law, quantity, type(needle)(strength), rule, size),

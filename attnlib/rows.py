@@ -200,5 +200,5 @@ def _probabilities(p: ArrayLike) -> FloatArray:
     with np.errstate(over="ignore"):
         total = probabilities.sum(axis=-1)
     near = np.abs(total - 1.0) <= 1e-5  # what float32 softmax rows of a million entries need
-    _checking.require("the sum of p along the last axis", total, near, "1 within 1e-05")
+    _checking.require("the sum of p", total, near, "1 within 1e-05 along the last axis")
     return probabilities

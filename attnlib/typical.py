@@ -95,7 +95,7 @@ def best_alpha(
     from scipy.optimize import root_scalar  # takes as long to load as all of attnlib
 
     keys = _checking.integer("n", n, minimum=2)
-    count = min(100_000, max(4000, 2**27 // keys))
+    count = min(100_000, max(4000, 2**27 // keys))  # rows of 10⁸ scores
     if rows is not None:
         count = _checking.integer("rows", rows, minimum=100)
     pilot = min(count, max(100, 2**20 // keys))  # rows that locate the maximum

@@ -20,7 +20,8 @@ from book.style import (
     readings,
     set_style,
 )
-from book.values import Link, Table, glue, power_of_two
+from book.values import Link, Table, glue
+from experiments.lab.comparison import power_of_two
 
 __all__ = [
     "BLUE",

@@ -104,7 +104,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
 """What a search calls each column, its heading, and its cell in a row."""
 
 
-def listed() -> str:
+def layer_listing() -> str:
     """Return the table as HTML, one line for each layer."""
     numeric = ("alpha", "scale", "d", "v")
     style = {name: "" if name in numeric else ' class="word"' for name in COLUMNS}
@@ -225,7 +225,7 @@ def made() -> dict[str, str]:
         "most_families": ", ".join(families(lambda row: same(row["alpha"], max(alphas)))),
         "transformers": record.made["transformers"],
         "torch": record.made["torch"],
-        "table": listed(),
+        "table": layer_listing(),
         "missing": missing(),
         "audits": audits(),
         "not-known": str(

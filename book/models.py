@@ -43,7 +43,7 @@ def made() -> dict[str, str]:
         name: "\n".join(f"| {' | '.join(cells)} |" for cells in table)
         for name, table in tables.items()
     }
-    return {**rows, **numbers(), "heads": listed(heads.heads())}
+    return {**rows, **numbers(), "heads": head_listing(heads.heads())}
 
 
 def numbers() -> dict[str, str]:
@@ -81,7 +81,7 @@ def numbers() -> dict[str, str]:
 # --- all heads ------------------------------------------------------------------------------------
 
 
-def listed(table: Columns) -> str:
+def head_listing(table: Columns) -> str:
     """Return the table as HTML, one line for each head."""
     head = "".join(
         f'<th scope="col" data-name="{name}">{title}</th>' for name, (title, _) in COLUMNS.items()

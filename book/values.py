@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from html import escape
-from math import log2
 from typing import Self
 
 from IPython import get_ipython
@@ -12,8 +11,6 @@ from tabulate import tabulate
 
 GLUED = "application/papermill.record/"
 """What `myst_nb` puts before the type of a glued value."""
-
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def glue(name: str, value: float | str, spec: str = "") -> None:
@@ -31,15 +28,6 @@ def glue(name: str, value: float | str, spec: str = "") -> None:
         record = {"name": name, "mime_prefix": GLUED}
         content = {f"{GLUED}text/plain": repr(text)}
         display(content, raw=True, metadata={"scrapbook": record})  # type: ignore[no-untyped-call]
-
-
-def power_of_two(x: float) -> str:
-    """Return a power of two, such as a learning rate, as it is written.
-
-    >>> power_of_two(2**-10)
-    '2⁻¹⁰'
-    """
-    return "2" + f"{log2(x):g}".translate(SUPERSCRIPTS)
 
 
 class Markup(str):

@@ -28,7 +28,7 @@ from claims.registry import (
     power_of,
 )
 from claims.symbolic import Identity
-from experiments.judging import RAISED
+from experiments.lab.comparison import SUPERSCRIPTS
 
 REFERENCE = 512
 """The number of keys at which the log n factor of the posts is 1."""
@@ -85,7 +85,7 @@ def natural_log(power: float = 1.0, keys: tuple[int, ...] = (512, 4096, 10**6)) 
     bounds = freezing.critical_alpha(np.array(keys, dtype=float)) / scales
     in_the_limit = bool((passed <= bounds).all()) and power_of(np.log(keys), bounds) < 0.0
     enough = 2.0 / Tolerance.TENTH**2 / math.log(10.0)
-    numbers = {"passed": passed, "enough": f"{enough:.0f}".translate(RAISED)}
+    numbers = {"passed": passed, "enough": f"{enough:.0f}".translate(SUPERSCRIPTS)}
     return holds(in_the_limit, (passed < Tolerance.TENTH).all()), numbers
 
 

@@ -28,7 +28,6 @@ from claims.registry import (
     listed,
     slope,
 )
-from experiments.judging import power_of_2
 from experiments.lab import comparison
 from experiments.lab.small_models import (
     EXPONENT,
@@ -83,7 +82,7 @@ def worse(
     return Verdict.HOLDS_WITHIN if reproduced else Verdict.OPEN, {
         "size": _size(runs[0]),
         "steps": [outcomes[0].setting.training.steps for outcomes in runs],
-        "rates": ", ".join(map(power_of_2, comparison.learning_rates(runs[0]))),
+        "rates": ", ".join(map(comparison.power_of_two, comparison.learning_rates(runs[0]))),
         "seeds": [harm.shape[-1] for harm in harms],
         "harms": [_listed(harm) for harm in harms],
         "at": [f"{above.sum()} of {above.size}" for above in sure],

@@ -28,7 +28,7 @@ from claims.registry import (
     listed,
     not_checked,
 )
-from experiments.judging import RAISED
+from experiments.lab.comparison import SUPERSCRIPTS
 
 DIMENSIONS = (10, 50, 100, 500, 1000)
 """The dimensions of source 001's experiment."""
@@ -79,7 +79,7 @@ def linear(slope: float = 1.0) -> Decision:
 @claim("output.pre-scaled")
 def scale(exponent: float = -0.5) -> Decision:
     """The claim is that Z = d^exponent gives variance 1."""
-    power = f"{2.0 * exponent + 1.0:g}".translate(RAISED)
+    power = f"{2.0 * exponent + 1.0:g}".translate(SUPERSCRIPTS)
     return holds(close(variance_at(exponent), 1.0)), {"power": power}
 
 
@@ -119,7 +119,7 @@ def product_moments(mean_factor: float = 1.0, last_sign: int = -1) -> Decision:
 def multiply(words: float = 0.5, formula: float = -0.5) -> Decision:
     """By its words d^words gives variance 1; the source's own formula has d^formula."""
     agree = (close(variance_at(exponent), 1.0) for exponent in (words, formula))
-    return holds(*agree), {"power": f"{2.0 * words + 1.0:g}".translate(RAISED)}
+    return holds(*agree), {"power": f"{2.0 * words + 1.0:g}".translate(SUPERSCRIPTS)}
 
 
 @claim("jacobian.components")
@@ -249,12 +249,6 @@ def counteract(exponent: float = -0.5, n: int = 64) -> Decision:
     return holds_within(good), {"found": (min(gradients), max(gradients))}
 
 
-# --- how large they get ---------------------------------------------------------------------------
-
-CAP = 100.0
-"""The threshold τ of QK-Clip."""
-
-
 # --- noise and lengths ----------------------------------------------------------------------------
 
 
@@ -299,6 +293,9 @@ def same_effect(d: int = 64, n: int = 512) -> Decision:
 
 
 # --- QK-Clip --------------------------------------------------------------------------------------
+
+CAP = 100.0
+"""Its threshold τ."""
 
 
 @claim("su.softcap")

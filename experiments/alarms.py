@@ -12,10 +12,10 @@ The thresholds of the alarms were chosen on the seeds 100 to 103, 28 runs of the
 with lower rates: of 36 settings (α/α_c from 0.8 to 1.5, growth by 1.2 to 2, over three to five
 watched steps) one that came early without a false alarm there. It was before the loss turned in 7
 of 8 runs. Another alarm was tried on them, the bound of the largest logit by the norm of a head's
-W_qᵀW_k, with its growth: it was no earlier, and wants to know a model's weights. What `parts`
-expects was written after that and before the first recorded run, of other seeds. With the former
-thresholds (2 and 1.2) a record of the seeds 0 to 9 had 19 of 20 warned before they diverged, 6
-before the loss turned, and 7 of ten false alarms from α = 4.
+W_qᵀW_k, with its growth: it was no earlier, and wants to know a model's weights. What
+`judge_alarms` expects was written after that and before the first recorded run, of other seeds.
+With the former thresholds (2 and 1.2) a record of the seeds 0 to 9 had 19 of 20 warned before they
+diverged, 6 before the loss turned, and 7 of ten false alarms from α = 4.
 """
 
 import math
@@ -29,14 +29,15 @@ import numpy as np
 import torch
 
 from attnlib.probing import Monitor
-from experiments.judging import Part, between
-from experiments.lab import data
-from experiments.lab.data import Text
+from experiments.judges.judging import Part, between
+from experiments.lab import texts
+from experiments.lab.batches import training_batches
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
-from experiments.lab.results import short
+from experiments.lab.results import to_json
+from experiments.lab.texts import Text
 from experiments.lab.train import batch_loss
-from experiments.records import Fields, Record, Work, load, recorded
+from experiments.records import Fields, Record, Work, compute_missing, load
 
 SEEDS = (10, 11, 12)
 STEPS, BATCH, EVERY = 600, 8, 20
@@ -44,8 +45,8 @@ FIRST_RATE, DOUBLING = 2.0**-12, 50
 MEAN_OF, RISE = 20, 0.5
 
 
-def config(depth: int = 2, alpha: float = 1.0) -> Config:
-    """Return a model."""
+def small_config(depth: int = 2, alpha: float = 1.0) -> Config:
+    """Return the configuration of a model of 32-dimensional heads."""
     return Config(width=64, depth=depth, head_size=32, sequence=64, alpha=alpha)
 
 
@@ -59,11 +60,11 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group("no end, 2 layers", config(), None),
-    Group("no end, 4 layers", config(depth=4), None),
-    Group("to 2⁻⁷", config(), 2.0**-7),
-    Group("to 2⁻⁸, α = 4", config(alpha=4.0), 2.0**-8),
-    Group("to 2⁻⁸, α = 1/8", config(alpha=0.125), 2.0**-8),
+    Group("no end, 2 layers", small_config(), None),
+    Group("no end, 4 layers", small_config(depth=4), None),
+    Group("to 2⁻⁷", small_config(), 2.0**-7),
+    Group("to 2⁻⁸, α = 4", small_config(alpha=4.0), 2.0**-8),
+    Group("to 2⁻⁸, α = 1/8", small_config(alpha=0.125), 2.0**-8),
 )
 DIVERGING = tuple(group.name for group in GROUPS if group.highest_rate is None)
 ENDING = tuple(group.name for group in GROUPS if group.highest_rate is not None)
@@ -72,36 +73,36 @@ TURNS = "lowest_at"
 
 
 def main() -> None:
-    """Compute what the record does not hold yet, and say which predictions held."""
+    """Compute the entries that the record lacks, and print the verdicts on the predictions."""
     torch.set_num_threads(1)
-    corpus = data.split(data.load(data.SHAKESPEARE)).training
+    corpus = texts.split(texts.load(texts.SHAKESPEARE)).training
     settings = {
         **{"steps": STEPS, "batch": BATCH, "every": EVERY, "seeds": SEEDS},
         **{"first_rate": FIRST_RATE, "doubling": DOUBLING, "mean_of": MEAN_OF, "rise": RISE},
         "groups": {group.name: [group.highest_rate, asdict(group.config)] for group in GROUPS},
     }
-    recorded("alarms", work(corpus), settings, "torch")
-    for part in parts():
+    compute_missing("alarms", entries_to_compute(corpus), settings, "torch")
+    for part in judge_alarms():
         print(f"{part.verdict}: {part.what}: {part.expected} predicted: {part.mean:g}")
 
 
-def work(corpus: Text) -> Work:
-    """Yield what each entry is of, and what computes it."""
+def entries_to_compute(corpus: Text) -> Work:
+    """Yield the key of each run and a function that trains it."""
     for group in GROUPS:
         for seed in SEEDS:
             yield {"group": group.name, "seed": seed}, partial(run, group, seed, corpus)
 
 
 def run(group: Group, seed: int, corpus: Text) -> Fields:
-    """Return when a run diverged, its alarms, and what was watched, the largest over the heads.
+    """Train a model under a monitor; return its alarms, its losses and the largest α/α_c.
 
-    `lowest_at` is the last step of the smallest mean of losses. Of the alarms the first of each
-    kind is kept.
+    `diverged_at` is None where it did not diverge; `lowest_at` is the last step of the smallest
+    mean of losses. Of the alarms the first of each name is kept.
     """
     model = Transformer(group.config, seed)
     descent = Descent(learning_rate=FIRST_RATE, steps=STEPS, batch=BATCH, seed=seed)
     size = {"sequence": group.config.sequence, "batch": BATCH, "steps": STEPS}
-    batches = data.batches(corpus, **size, seed=seed)
+    batches = training_batches(corpus, **size, seed=seed)
     losses: list[float] = []
     diverged_at = None
     lowest = math.inf, 0
@@ -120,27 +121,27 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
         "diverged_at": diverged_at,
         "lowest_at": lowest[1],
         "alarms": {alarm.name: alarm._asdict() for alarm in reversed(monitor.alarms)},
-        "loss": short([losses[step] for step in monitor.tables], 4),
-        "alpha_to_critical": short(table["alpha_to_critical"].max().to_numpy(), 4),
+        "loss": to_json([losses[step] for step in monitor.tables], 4),
+        "alpha_to_critical": to_json(table["alpha_to_critical"].max().to_numpy(), 4),
     }
 
 
 def rate(group: Group, step: int) -> float:
-    """Return the learning rate of a step, over that of the first."""
+    """Return the learning rate of a step over that of the first."""
     return float(min(2.0 ** (step / DOUBLING), (group.highest_rate or math.inf) / FIRST_RATE))
 
 
 # --- what was expected ----------------------------------------------------------------------------
 
 
-def alarmed(record: Record, group: str, name: str = COLLAPSE) -> list[int]:
-    """Return the first step of that alarm in each run of a group that gave it."""
-    alarms = [entry.result["alarms"] for entry in record.select(group=group)]
-    return [of_run[name]["step"] for of_run in alarms if name in of_run]
+def alarm_steps(record: Record, group: str, name: str = COLLAPSE) -> list[int]:
+    """Return the step of an alarm in each run of a group that gave it."""
+    runs_alarms = [entry.result["alarms"] for entry in record.select(group=group)]
+    return [alarms[name]["step"] for alarms in runs_alarms if name in alarms]
 
 
 def leads(record: Record, group: str, until: str = "diverged_at") -> list[int]:
-    """Return by how many steps the collapse alarm came before, in each run that has both."""
+    """Return the steps from the collapse alarm to the key `until`, in each diverged run with it."""
     return [
         entry.result[until] - entry.result["alarms"][COLLAPSE]["step"]
         for entry in record.select(group=group)
@@ -148,18 +149,18 @@ def leads(record: Record, group: str, until: str = "diverged_at") -> list[int]:
     ]
 
 
-def parts() -> Iterator[Part]:
-    """Yield what came of the predictions."""
+def judge_alarms() -> Iterator[Part]:
+    """Yield the parts of the predictions in this file."""
     record = load("alarms")
     diverged = [entry for entry in record.entries if entry.result["diverged_at"] is not None]
     endless = sum(entry.key["group"] in DIVERGING for entry in diverged)
     two, four = (leads(record, group) for group in DIVERGING)
     turns = [lead for group in DIVERGING for lead in leads(record, group, TURNS)]
     warned, in_time = (sum(lead > 0 for lead in of) for of in ((*two, *four), turns))
-    usual, sharp, even = (len(alarmed(record, group)) for group in ENDING)
-    dead = sum(len(alarmed(record, group, "dead head")) for group in (ENDING[0], ENDING[2]))
+    usual, sharp, even = (len(alarm_steps(record, group)) for group in ENDING)
+    dead = sum(len(alarm_steps(record, group, "dead head")) for group in (ENDING[0], ENDING[2]))
     false, before = "false alarms of collapse", "steps before, the median with"
-    # In words, what is counted, and the least and the most that was expected of it.
+    # The quantity, its number, and the least and the most that was predicted.
     counts = (
         ("runs without an end that diverge, of 6", endless, 6, 6),
         ("runs with an end that diverge, of 9", len(diverged) - endless, 0, 0),

@@ -1,4 +1,4 @@
-"""Which scale a model's own loss wants: gradients, fits and needles, one line a finished piece.
+"""Record the best scale by a model's own loss: gradients, fits and needles, a piece a line.
 
     python -m experiments.calibrate
 
@@ -30,7 +30,7 @@ from attnlib.calibration.passes import (
     no_change,
     own_loss,
 )
-from experiments.lab.results import short
+from experiments.lab.results import to_json
 from experiments.real_heads import inputs, parts
 from experiments.real_heads.inputs import Model
 from experiments.records import RECORDED, Fields, Work
@@ -43,46 +43,50 @@ SHIFTS = (-0.2, -0.1, 0.1, 0.2)
 NEAR = {4096: (-0.1, 0.1), 8192: (-0.1,)}
 """Those of the longer texts, of which each takes minutes: at 4096 the least loss lay below 1."""
 FIT_LENGTHS = {"head": 512, "log": 2048}
+"""Tokens of the texts for a factor per head, and for a rule in log n."""
 NEEDLE_LENGTHS = (512, 2048)
 KINDS = ("previous", "repeat")
 FAR = (-0.6, -0.4, *SHIFTS, 0.4, 0.6)
 """Those of the smaller models."""
 MASKED = ("AntiBERTy", "RXNMapper", "rxnfp")
 MASKINGS = 8
-"""How often tokens to be guessed are drawn in a text."""
+"""Draws of tokens to be guessed in each text."""
 PASSAGE = 64
 """Tokens of each half of a pair."""
 
 
-def pieces() -> Work:
-    """Yield where each piece is, and what computes it; short texts first."""
+def entries_to_compute() -> Work:
+    """Yield the key of each piece and a function that computes it, short texts first."""
     for model, text in product((*MASKED, "MiniLM"), range(TEXTS)):
         at: Fields = {"what": "gradient", "model": model, "text": text}
         yield at, partial(gradient, model, text)
         for shift in FAR:
             at = {"what": "shift", "model": model, "text": text, "log_t": shift}
-            yield at, partial(shifted, model, text, shift)
+            yield at, partial(loss_at_shift, model, text, shift)
     for length in LENGTHS:
         for text in range(TEXTS):
             at = {"what": "gradient", "length": length, "text": text}
             yield at, partial(gradient, length, text)
         for text, shift in product(range(TEXTS), NEAR.get(length, SHIFTS)):
             at = {"what": "shift", "length": length, "text": text, "log_t": shift}
-            yield at, partial(shifted, length, text, shift)
+            yield at, partial(loss_at_shift, length, text, shift)
         for kind, text in product(KINDS if length in NEEDLE_LENGTHS else (), range(TEXTS)):
             at = {"what": "needles", "kind": kind, "length": length, "text": text}
             yield at, partial(needle, kind, length, text)
         for what in (word for word, n in FIT_LENGTHS.items() if n == length):
-            yield {"what": f"fit {what}", "length": length}, partial(fitted, what, length)
+            yield (
+                {"what": f"fit {what}", "length": length},
+                partial(fit_even_texts, what, length),
+            )
 
 
 def tokens(length: int, text: int) -> torch.Tensor:
-    """Return the tokens of a text, (1, length)."""
+    """Return the tokens of a text of SmolLM2, (1, length)."""
     return torch.tensor([parts.window(inputs.smollm2(), text, length)])
 
 
-def run(of: int | str, text: int, log_factor: LogFactor = no_change) -> LossGradients:
-    """Return a text read by SmolLM2, if `of` is a length, or by the model of that name."""
+def passes(of: int | str, text: int, log_factor: LogFactor = no_change) -> LossGradients:
+    """Return loss and gradients of a text, by SmolLM2 at a length or by another model, `of`."""
     if of == "MiniLM":
         return loss_and_gradients(inputs.minilm().module, pairs(text), contrastive, log_factor)
     if isinstance(of, str):
@@ -92,21 +96,21 @@ def run(of: int | str, text: int, log_factor: LogFactor = no_change) -> LossGrad
 
 
 def gradient(of: int | str, text: int) -> Fields:
-    """Return the loss and ∂L/∂log t of each head."""
-    passes = run(of, text)
-    layers = list(dict.fromkeys(part.place.layer for part in passes.parts))
-    return {"loss": passes.loss, "gradient": short(sum_by_head(passes, layers))}
+    """Return the loss and ∂L/∂log t of each head, in nats."""
+    both = passes(of, text)
+    layers = list(dict.fromkeys(part.place.layer for part in both.parts))
+    return {"loss": both.loss, "gradient": to_json(sum_by_head(both, layers))}
 
 
-def shifted(of: int | str, text: int, shift: float) -> Fields:
-    """Return the loss and its slope with all logits times e^shift."""
-    passes = run(of, text, common(shift))
-    slope = sum(float(part.gradient.sum()) for part in passes.parts)
-    return {"loss": passes.loss, "slope": slope}
+def loss_at_shift(of: int | str, text: int, shift: float) -> Fields:
+    """Return the loss and its slope in log t with all logits times e^shift."""
+    both = passes(of, text, constant_factor(shift))
+    slope = sum(float(part.gradient.sum()) for part in both.parts)
+    return {"loss": both.loss, "slope": slope}
 
 
-def common(shift: float) -> LogFactor:
-    """Return the factor e^shift, the same for all heads and lengths."""
+def constant_factor(shift: float) -> LogFactor:
+    """Return a function for the log of a factor that is e^shift for all heads and lengths."""
 
     def log_factor(place: Place, keys: FloatArray) -> FloatArray:
         return np.full((place.heads, 1), shift)
@@ -115,9 +119,9 @@ def common(shift: float) -> LogFactor:
 
 
 def masked(model: Model, text: int) -> Fields:
-    """Return a text some times, of each 15 % of the tokens to be guessed."""
-    kind = inputs.antibodies() if model.name == "AntiBERTy" else inputs.REACTIONS
-    ids = torch.tensor([model.reads(kind[text * (len(kind) // TEXTS)])] * MASKINGS)
+    """Return `MASKINGS` copies of a text with labels, other 15 % of the tokens masked in each."""
+    lines = inputs.antibodies() if model.name == "AntiBERTy" else inputs.REACTIONS
+    ids = torch.tensor([model.reads(lines[text * (len(lines) // TEXTS)])] * MASKINGS)
     config: Any = model.module.config
     mask = next(i for i in range(config.vocab_size) if model.writes(i) == "[MASK]")
     inner = ids.shape[1] - 2
@@ -129,7 +133,7 @@ def masked(model: Model, text: int) -> Fields:
 
 
 def pairs(text: int) -> torch.Tensor:
-    """Return sixteen pairs of passages, each with the next one of its text, (2, 16, tokens)."""
+    """Return sixteen passages and the next one of each, as tokens, (2, 16, tokens)."""
     model, passages = inputs.minilm(), []
     for source, place in product(inputs.SOURCES, range(4)):
         shift = 20_000 * (text // 6) + 4_000 * place
@@ -140,7 +144,7 @@ def pairs(text: int) -> torch.Tensor:
 
 
 def contrastive(model: torch.nn.Module, passages: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropy of 20 times the cosines, each half of a pair against the other."""
+    """Return the cross-entropy of finding each passage's next one and back, by 20 times cosines."""
     means = model(input_ids=passages.flatten(0, 1)).last_hidden_state.mean(dim=1)
     first, second = functional.normalize(means, dim=-1).chunk(2)
     logits, right = 20 * first @ second.T, torch.arange(len(first))
@@ -148,18 +152,18 @@ def contrastive(model: torch.nn.Module, passages: torch.Tensor) -> torch.Tensor:
 
 
 def needle(kind: str, length: int, text: int) -> Fields:
-    """Return the sums of each head's rows with a target."""
+    """Return the sums over each head's rows with a target, as `calibration.Needles` has them."""
     if kind == "repeat":
         [ids] = repeated_tokens(49152, length, 1, seed=text)
     else:
         ids = tokens(length, text)
     rows = needles(inputs.smollm2().module, [ids], kind)
     names = ("rows", "weight", "gap", "slope", "reach", "derivatives")
-    return {name: short(getattr(rows, name)[0]) for name in names}
+    return {name: to_json(getattr(rows, name)[0]) for name in names}
 
 
-def fitted(what: str, length: int) -> Fields:
-    """Return a fit to the texts with even numbers, judged on the others."""
+def fit_even_texts(what: str, length: int) -> Fields:
+    """Fit factors to the texts with even numbers, and return them with the others' losses."""
     texts = [tokens(length, text) for text in range(TEXTS)]
     options: Fields = {"per": "head"} if what == "head" else {"law": "log"}
     fit = fit_scales(inputs.smollm2().module, texts[0::2], texts[1::2], **options)
@@ -168,7 +172,7 @@ def fitted(what: str, length: int) -> Fields:
 
 
 def add_missing(path: Path, work: Work, **made: Fields) -> None:
-    """Compute the pieces that a record of lines lacks, and add a line for each."""
+    """Compute the entries that a record of lines lacks, and add a line for each at once."""
     torch.set_num_threads(1)
     known = [line["at"] for line in _files.lines(path)]
     for at, compute in tqdm([(at, compute) for at, compute in work if at not in known]):
@@ -176,4 +180,4 @@ def add_missing(path: Path, work: Work, **made: Fields) -> None:
 
 
 if __name__ == "__main__":
-    add_missing(OUT, pieces())
+    add_missing(OUT, entries_to_compute())

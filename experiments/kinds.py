@@ -1,4 +1,4 @@
-"""Which scale the loss prefers, by kind of text: twelve kinds, one line a window.
+"""Record the scale that the loss prefers, by kind of text: twelve kinds, a window a line.
 
     python -m experiments.kinds
 
@@ -25,8 +25,8 @@ from torch.utils.checkpoint import checkpoint
 from attnlib.calibration.gradient import sum_by_head
 from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
-from experiments.calibrate import PASSAGE, add_missing, common, contrastive
-from experiments.lab.results import short
+from experiments.calibrate import PASSAGE, add_missing, constant_factor, contrastive
+from experiments.lab.results import to_json
 from experiments.real_heads import inputs, kinds
 from experiments.records import RECORDED, Fields, Work
 
@@ -51,10 +51,10 @@ CHUNK = 512
 """Tokens whose logits over the vocabulary there are at a time."""
 
 
-def pieces() -> Work:
-    """Yield where each window is, and what measures it.
+def entries_to_compute() -> Work:
+    """Yield the key of each window and a function that measures it.
 
-    A record that is cut short has as many of each kind.
+    They go round the kinds: a record that is cut short has as many windows of each.
     """
     for model, tokens, windows, some in (
         ("SmolLM2", SHORT, WINDOWS[SHORT], (*kinds.KINDS, *CONTROLS)),
@@ -64,19 +64,19 @@ def pieces() -> Work:
     ):
         for window, kind in product(range(windows), some):
             at: Fields = {"model": model, "kind": kind, "tokens": tokens, "window": window}
-            yield at, partial(measured, **at)
+            yield at, partial(measure_window, **at)
 
 
-def measured(model: str, kind: str, tokens: int, window: int) -> Fields:
-    """Return all that is recorded of a window."""
+def measure_window(model: str, kind: str, tokens: int, window: int) -> Fields:
+    """Return the measures of a window, and the seconds that they took."""
     start = time.process_time()
-    readings = (of_pairs if model == "MiniLM" else of_text)(kind, tokens, window)
+    readings = (measure_pairs if model == "MiniLM" else measure_text)(kind, tokens, window)
     return {**readings, "processor_seconds": round(time.process_time() - start, 1)}
 
 
-def of_text(kind: str, tokens: int, window: int) -> Fields:
-    """Return what SmolLM2 makes of a window, and the window's properties."""
-    ids = read_by_smollm2(kind, tokens, window)
+def measure_text(kind: str, tokens: int, window: int) -> Fields:
+    """Return losses, gradients and entropy of SmolLM2 on a window, and its properties."""
+    ids = window_tokens(kind, tokens, window)
     module: Any = inputs.smollm2().module
     seen: list[Tensor] = []
 
@@ -93,8 +93,8 @@ def of_text(kind: str, tokens: int, window: int) -> Fields:
     return {**losses_at, "halves": halves, "entropy": float(entropies.mean()), **properties(ids)}
 
 
-def read_by_smollm2(kind: str, tokens: int, window: int) -> list[int]:
-    """Return the tokens of a window, those of a control made from those of its kind."""
+def window_tokens(kind: str, tokens: int, window: int) -> list[int]:
+    """Return the tokens of a window for SmolLM2; those of a control are made from its kind's."""
     model, of = inputs.smollm2(), WINDOWS[tokens]
     if kind == "twice":
         return 2 * kinds.window(model, "prose", window, of, tokens // 2)
@@ -103,8 +103,8 @@ def read_by_smollm2(kind: str, tokens: int, window: int) -> list[int]:
     return kinds.window(model, kind, window, of, tokens)
 
 
-def of_pairs(kind: str, tokens: int, window: int) -> Fields:
-    """Return what MiniLM makes of pairs of passages, the loss that it was trained with."""
+def measure_pairs(kind: str, tokens: int, window: int) -> Fields:
+    """Return losses and gradients of MiniLM on pairs of passages, by its loss of training."""
     model, pairs = inputs.minilm(), []
     for pair in range(PAIRS):
         number, of = pair * PAIR_WINDOWS + window, PAIRS * PAIR_WINDOWS
@@ -117,17 +117,17 @@ def of_pairs(kind: str, tokens: int, window: int) -> Fields:
 
 def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float, ...]) -> Fields:
     """Return the loss, ∂L/∂log t of each head, and the loss with all logits times e^shift."""
-    here = loss_and_gradients(module, text, loss)
-    layers = list(dict.fromkeys(part.place.layer for part in here.parts))
-    moved = {
-        shift: loss_and_gradients(module, text, loss, common(shift), gradient=False)
+    unchanged = loss_and_gradients(module, text, loss)
+    layers = list(dict.fromkeys(part.place.layer for part in unchanged.parts))
+    shifted = {
+        shift: loss_and_gradients(module, text, loss, constant_factor(shift), gradient=False)
         for shift in shifts
     }
     return {
-        "loss": here.loss,
-        "gradient": short(sum_by_head(here, layers)),
-        "log_t": list(moved),
-        "losses": [reading.loss for reading in moved.values()],
+        "loss": unchanged.loss,
+        "gradient": to_json(sum_by_head(unchanged, layers)),
+        "log_t": list(shifted),
+        "losses": [reading.loss for reading in shifted.values()],
     }
 
 
@@ -135,7 +135,7 @@ def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float,
 
 
 def losses_and_entropies(module: Any, text: Tensor) -> Tensor:
-    """Return −log p of each token but the first, and the entropy of what is said: (tokens, 2)."""
+    """Return −log p of each token but the first, and the entropy of the prediction: (tokens, 2)."""
     hidden = module.base_model(text).last_hidden_state[0, :-1]
     parts = zip(torch.split(hidden, CHUNK), torch.split(text[0, 1:], CHUNK), strict=True)
     return torch.cat(
@@ -144,6 +144,7 @@ def losses_and_entropies(module: Any, text: Tensor) -> Tensor:
 
 
 def _loss_entropy(head: nn.Module, hidden: Tensor, following: Tensor) -> Tensor:
+    """Return the same of a chunk of tokens."""
     logs = functional.log_softmax(head(hidden), dim=-1)
     loss = functional.nll_loss(logs, following, reduction="none")
     with torch.no_grad():
@@ -153,7 +154,7 @@ def _loss_entropy(head: nn.Module, hidden: Tensor, following: Tensor) -> Tensor:
 
 @contextmanager
 def saving_memory(module: Any) -> Iterator[None]:
-    """Let layers be computed again in the backward pass, not kept."""
+    """Compute layers again in the backward pass, in place of keeping them."""
     module.activation_checkpointing_enable({"use_reentrant": False})
     module.train()  # without it they are kept; this model has no dropout
     try:
@@ -166,7 +167,7 @@ def saving_memory(module: Any) -> Iterator[None]:
 
 
 def properties(ids: list[int]) -> Fields:
-    """Return what may go with the gradient, as shares, and the characters of a token.
+    """Return properties that may go with the gradient: shares, and characters a token.
 
     Of tokens: `repeated` end three in a row that have stood before in the window, `rare` are from
     RARE on. Of characters: `digits`, and `marks`, which are no letters, digits or spaces. Of words,
@@ -188,4 +189,4 @@ def properties(ids: list[int]) -> Fields:
 
 if __name__ == "__main__":
     made = provenance.made("numpy", "torch", "transformers", threads=1)
-    add_missing(OUT, pieces(), made=made)
+    add_missing(OUT, entries_to_compute(), made=made)

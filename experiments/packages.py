@@ -1,4 +1,4 @@
-"""Record what attnlib does with public packages of PyTorch that are not transformers.
+"""Record the errors of attnlib in public packages of PyTorch other than transformers.
 
 They are installed, at the versions of packages.toml, into a folder of their own that is deleted at
 the end. Each model is small, with random weights, in double precision but for what its code rounds.
@@ -26,8 +26,8 @@ from torch.nn import functional
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.probing import probe
-from experiments.judging import RAISED
-from experiments.records import Record, recorded
+from experiments.lab.comparison import SUPERSCRIPTS
+from experiments.records import Record, compute_missing
 
 TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 PACKAGES: dict[str, str] = TABLE["packages"]
@@ -35,12 +35,12 @@ PACKAGES: dict[str, str] = TABLE["packages"]
 
 FACTOR, STEP = 1.5, 0.01
 TOLERANCE = 1e-4
-"""How far a number may be from its reference, relative to the largest: some have softmaxes in
-float32, where the difference of losses has fewer digits."""
+"""The largest relative error: some softmaxes are in float32, where differences of losses have
+fewer digits."""
 
 
 class Case(NamedTuple):
-    """A model, its input, the module that attends, and what of it multiplies the scores."""
+    """A model, its input, the module that attends, and the scale there."""
 
     model: nn.Module
     inputs: tuple[Any, ...]
@@ -49,9 +49,9 @@ class Case(NamedTuple):
     weights: str = ""  # its method that returns the weights, where they go through no dropout
 
 
-def _part(model: nn.Module, kind: str) -> Any:
+def _first_module(model: nn.Module, class_name: str) -> Any:
     """Return the first module of a class."""
-    return next(part for part in model.modules() if type(part).__name__ == kind)
+    return next(part for part in model.modules() if type(part).__name__ == class_name)
 
 
 def x_transformers() -> Case:
@@ -60,7 +60,7 @@ def x_transformers() -> Case:
 
     layers = Decoder(dim=32, depth=2, heads=4, attn_dim_head=8, rotary_pos_emb=True)
     model = TransformerWrapper(num_tokens=50, max_seq_len=24, attn_layers=layers)
-    part = _part(model, "Attend")
+    part = _first_module(model, "Attend")
     part.scale = 8**-0.5
     return Case(model, (torch.randint(50, (2, 12)),), part, "scale")
 
@@ -72,7 +72,7 @@ def vit_pytorch() -> Case:
     model = ViT(
         image_size=16, patch_size=4, num_classes=5, dim=32, depth=2, heads=4, mlp_dim=32, dim_head=8
     )
-    part = _part(model, "Attention")
+    part = _first_module(model, "Attention")
     return Case(model, (torch.randn(2, 3, 16, 16),), part, "scale")
 
 
@@ -161,7 +161,7 @@ def perceiver() -> Case:
         dim=16, queries_dim=16, depth=1, num_latents=6, latent_dim=16, latent_heads=2,
         latent_dim_head=8, cross_heads=2, cross_dim_head=8, logits_dim=5,
     )  # fmt: skip
-    part = _part(model, "Attention")
+    part = _first_module(model, "Attention")
     return Case(model, (torch.randn(2, 9, 16),), part, "scale")
 
 
@@ -173,7 +173,7 @@ def local_attention() -> Case:
         num_tokens=50, dim=32, depth=2, heads=4, dim_head=8, max_seq_len=32,
         local_attn_window_size=8, causal=True,
     )  # fmt: skip
-    part = _part(model, "LocalAttention")
+    part = _first_module(model, "LocalAttention")
     part.scale = 8**-0.5
     return Case(model, (torch.randint(50, (2, 16)),), part, "scale")
 
@@ -194,7 +194,7 @@ CASES: dict[str, tuple[str, Callable[[], Case]]] = {
 
 @contextmanager
 def scaled(case: Case, t: float) -> Iterator[None]:
-    """Run the package's own code with the scores of the module that attends times t."""
+    """Multiply the scores of the module that attends by t, in the package's own code."""
     if isinstance(case.scale, str):
         before = getattr(case.attends, case.scale)
         setattr(case.attends, case.scale, before * t)
@@ -211,7 +211,7 @@ def scaled(case: Case, t: float) -> Iterator[None]:
 
 
 def loss(model: nn.Module, inputs: Any) -> Tensor:
-    """Return a loss of a model's output."""
+    """Return the mean sine of a model's output, a loss."""
     output = model(*inputs)
     if isinstance(output, dict):
         output = output["logits"]
@@ -221,7 +221,10 @@ def loss(model: nn.Module, inputs: Any) -> Tensor:
 
 @contextmanager
 def weights_of(case: Case) -> Iterator[list[Tensor]]:
-    """Keep the weights of the module that attends: what it drops at random, or a method returns."""
+    """Yield a list that gets the weights of the module that attends.
+
+    They are the input of its dropout, or the result of its method `Case.weights`.
+    """
     part: Any = case.attends
     kept: list[Tensor] = []
     inside: list[bool] = []
@@ -245,11 +248,11 @@ def weights_of(case: Case) -> Iterator[list[Tensor]]:
         yield kept
 
 
-def probed(case: Case) -> float | None:
-    """Return how far collision probabilities by head are from those of the weights."""
+def probe_error(case: Case) -> float | None:
+    """Return the largest relative error of the heads' collision probabilities; None in a kernel."""
     with torch.no_grad(), weights_of(case) as kept:
         case.model(*case.inputs)
-    if not kept:  # in a kernel
+    if not kept:
         return None
     with torch.no_grad(), probe(case.model) as report:
         case.model(*case.inputs)
@@ -271,8 +274,8 @@ def name_of(case: Case) -> str:
     return names[case.attends]
 
 
-def rescaled(case: Case) -> float:
-    """Return how far a loss under `rescale` is from that of the package's own scale."""
+def rescale_error(case: Case) -> float:
+    """Return the error of a loss under `rescale`, over the change of the loss."""
     with torch.no_grad():
         own = loss(case.model, case.inputs)
         with scaled(case, FACTOR):
@@ -282,8 +285,8 @@ def rescaled(case: Case) -> float:
     return float(abs(rescaled_loss - expected) / abs(expected - own))
 
 
-def differentiated(case: Case) -> float:
-    """Return how far ∂L/∂log t of the module is from a difference of losses."""
+def gradient_error(case: Case) -> float:
+    """Return the relative error of ∂L/∂log t of the module, against differences of losses."""
     gradient = scale_gradient(case.model, [case.inputs], loss)
     slope = np.nansum(gradient.value[gradient.layers.index(name_of(case))])
     with torch.no_grad():
@@ -295,11 +298,11 @@ def differentiated(case: Case) -> float:
     return float(abs(slope - expected) / abs(expected))
 
 
-TOOLS = {"probe": probed, "rescale": rescaled, "scale_gradient": differentiated}
+TOOLS = {"probe": probe_error, "rescale": rescale_error, "scale_gradient": gradient_error}
 
 
-def answers(name: str) -> dict[str, Any]:
-    """Return what each tool does with a case: how far it is off, or why it refuses."""
+def run_tools(name: str) -> dict[str, Any]:
+    """Return each tool's error in a case, or its message where it refuses."""
     by_tool: dict[str, Any] = {}
     for tool, check in TOOLS.items():
         torch.manual_seed(0)
@@ -310,7 +313,7 @@ def answers(name: str) -> dict[str, Any]:
     return by_tool
 
 
-def without_operators() -> None:
+def declare_operators() -> None:
     """Declare operators of torchvision's compiled part, which is built for another torch.
 
     None of the models calls them, but its import registers shapes for them.
@@ -322,40 +325,40 @@ def without_operators() -> None:
 
 
 def table(record: Record) -> Iterator[str]:
-    """Yield the lines of a table of what is recorded."""
+    """Yield the lines of a table of the record, in Markdown."""
     yield f"| package | model | {' | '.join(f'`{tool}`' for tool in TOOLS)} |\n"
     yield f"|---|---|{'---|' * len(TOOLS)}\n"
     for entry in record.entries:
         package = f"{entry.key['package']} {PACKAGES[entry.key['package']]}"
-        marks = [mark(entry.result[tool]) for tool in TOOLS]
+        marks = [cell_text(entry.result[tool]) for tool in TOOLS]
         yield f"| {package} | {entry.key['model']} | {' | '.join(marks)} |\n"
 
 
-def mark(answer: float | str | None) -> str:
-    """Return what a cell of the table shows."""
+def cell_text(answer: float | str | None) -> str:
+    """Return the text of a cell of the table."""
     if answer is None:
         return "–"
     if isinstance(answer, str):
         return answer
     digit, power = f"{answer:.0e}".split("e")
-    error = f"{digit}·10{str(int(power)).translate(RAISED)}" if answer else "0"
+    error = f"{digit}·10{str(int(power)).translate(SUPERSCRIPTS)}" if answer else "0"
     return f"{'✓' if answer < TOLERANCE else '✗'}\u00a0{error}"
 
 
 def main() -> None:
-    """Install the packages, record what is not recorded yet, and delete them."""
+    """Install the packages, compute the entries that the record lacks, and delete them."""
     torch.set_default_dtype(torch.float64)
     with tempfile.TemporaryDirectory() as folder:
         pins = [f"{name}=={version}" for name, version in PACKAGES.items()]
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder]
         subprocess.run([*command, *pins, *TABLE["imported"]], check=True)
         sys.path.append(folder)
-        without_operators()
+        declare_operators()
         work = (
-            ({"package": CASES[name][0], "model": name}, partial(answers, name)) for name in CASES
+            ({"package": CASES[name][0], "model": name}, partial(run_tools, name)) for name in CASES
         )
         settings = {"packages": PACKAGES, "factor": FACTOR, "step": STEP}
-        recorded("packages", work, settings, "torch")
+        compute_missing("packages", work, settings, "torch")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Softmax with |x|^m in the place of e^s: what a comment in source 003 proposes, with m = 6."""
+"""Softmax with |x|^m in the place of e^s, which a comment in source 003 proposes with m = 6."""
 
 import numpy as np
 from numpy.typing import ArrayLike

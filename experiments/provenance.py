@@ -1,4 +1,4 @@
-"""What a number was made with, and what it takes to make it again: it stands in every record."""
+"""Versions, commit and processor that a record was made with: all that makes it again."""
 
 import os
 import platform

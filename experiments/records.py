@@ -1,11 +1,11 @@
 """Records: one schema, one loader.
 
-experiments/recorded/NAME.json holds what the recorder NAME computed:
+experiments/recorded/NAME.json holds the results of the recorder NAME:
 
-    command    what to type to make it again
+    command    the command that makes it again
     settings   all that the numbers depend on, by name
-    made       with which version and commit of attnlib, other versions, processor, threads
-    entries    a list; each has "at", its key: what it is of; and "found", its result: the numbers
+    made       version and commit of attnlib, other versions, processor, threads
+    entries    a list; each has "at", its key, and "found", its result
 
 `load` reads one. The training runs of experiments/sweeps/NAME.toml are in one file of
 `experiments.lab.sweep`, and `runs` reads them.
@@ -34,17 +34,18 @@ SWEEPS = HERE / "sweeps"
 
 Fields = dict[str, Any]
 Work = Iterable[tuple[Fields, Callable[[], Any]]]
+"""Entries to compute: of each its key, and a function without arguments for its result."""
 
 
 class Entry(NamedTuple):
-    """A result, and what it is of."""
+    """A result under its key."""
 
     key: Fields
     result: Any
 
 
 class Record(NamedTuple):
-    """What a recorder computed, and how."""
+    """The results of a recorder, and all that they depend on."""
 
     command: str
     settings: Fields
@@ -52,11 +53,11 @@ class Record(NamedTuple):
     entries: tuple[Entry, ...]
 
     def select(self, **fields: Any) -> tuple[Entry, ...]:
-        """Return the entries that have these fields with these values, in their order."""
+        """Return the entries whose keys have these fields, in their order."""
         return tuple(entry for entry in self.entries if fields.items() <= entry.key.items())
 
     def find(self, **fields: Any) -> Any:
-        """Return the result at these fields; KeyError unless one entry has them."""
+        """Return the result whose key has these fields; KeyError unless just one has them."""
         chosen = self.select(**fields)
         if len(chosen) != 1:
             raise KeyError(f"{self.command} recorded {len(chosen)} entries with {fields}")
@@ -64,7 +65,7 @@ class Record(NamedTuple):
 
 
 def path_of(name: str) -> Path:
-    """Return where the record of that name is, or will be."""
+    """Return the path of the record of that name, which need not be there."""
     return RECORDED / f"{name}.json"
 
 
@@ -99,14 +100,15 @@ def save(path: Path, record: Record) -> None:
 
 
 def _line(value: Any) -> str:
+    """Return a value as JSON in one line; ValueError for what is not finite."""
     return json.dumps(value, allow_nan=False)
 
 
 def resume(path: Path, work: Work, *, command: str, settings: Fields, made: Fields) -> Record:
-    """Compute what the file does not hold yet of `work`, with a bar, and return the record.
+    """Compute the entries of `work` that the file lacks, with a bar, and return the record.
 
     Every entry is written when it is done, so a recorder that was stopped goes on where it was.
-    What was recorded with other settings, versions or code is computed again. Raises as `load` for
+    Entries of other settings, versions or code are computed again. Raises as `load` for
     a damaged file.
     """
     wanted = {json.dumps(key): (key, compute) for key, compute in work}
@@ -122,11 +124,13 @@ def resume(path: Path, work: Work, *, command: str, settings: Fields, made: Fiel
     return load(path)
 
 
-def recorded(name: str, work: Work, settings: Fields, *packages: str, threads: int = 1) -> Record:
-    """Compute what experiments/recorded/NAME.json does not hold yet, and return the record.
+def compute_missing(
+    name: str, work: Work, settings: Fields, *packages: str, threads: int = 1
+) -> Record:
+    """Compute the entries that experiments/recorded/NAME.json lacks, and return the record.
 
-    `experiments.NAME` is the recorder, and `packages` are those that its numbers depend on beside
-    NumPy and SciPy. As `resume`.
+    `experiments.NAME` is the recorder. `packages` are those whose versions count, beside NumPy and
+    SciPy. As `resume`.
     """
     made = provenance.made("numpy", "scipy", *packages, threads=threads)
     command = f"python -m experiments.{name}"
@@ -163,7 +167,7 @@ def losses(experiment: str, variant: str, measure: str = "final_loss") -> FloatA
 
 
 def merge_runs(*experiments: str) -> "tuple[Outcome, ...]":
-    """Return the runs of several experiments, by learning rate, the largest first, and by seed.
+    """Return the runs of several experiments, sorted by learning rate, the largest first, and seed.
 
     Raises FileNotFoundError as `runs`.
     """
@@ -175,7 +179,7 @@ def merge_runs(*experiments: str) -> "tuple[Outcome, ...]":
 
 
 def training_runs() -> list[Fields]:
-    """Return what is recorded of every training run on a text, of each once."""
+    """Return the line of each recorded training run on a text, once each."""
     from experiments.lab import results
 
     files = sorted((RECORDED / "training").glob("*.jsonl"))

@@ -21,8 +21,8 @@ def log_gamma_half_step(a: FloatArray) -> FloatArray:
 
     It holds for 1e-300 ≤ a ≤ 1e100. SciPy's `gammaln` taken twice would lose as many digits as log
     Γ has before the point. From a = 20 on this is the asymptotic series ½ log a − 1/(8a) +
-    1/(192a³) − 1/(640a⁵) + … , whose first dropped term is below 1e-15 there; below, Γ itself is
-    not too large.
+    1/(192a³) − 1/(640a⁵) + … , whose first dropped term is below 1e-15 there; for smaller a it is
+    the log of a quotient of two Γ.
 
     >>> float(log_gamma_half_step(np.array(0.5)))  # Γ(1)/Γ(½) = 1/√π
     -0.57236494292470

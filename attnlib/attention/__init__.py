@@ -12,8 +12,8 @@ the queries. So every kernel can be used, and no matrix of scores is kept. Numbe
 are multiplied in float32 and rounded once.
 
 Its modules: `options` checks the arguments of a call and its shapes, `by_query` computes the α of a
-query that sees n keys, and `arithmetic` multiplies. `foreign` and `registered` use these.
-`written_out` records attention that writes its softmax out.
+query that sees n keys, and `arithmetic` multiplies. `rescaling` and `registration` use these on the
+calls that `attnlib.models` intercepts.
 
 Chapter: scaling_rules.
 """
@@ -22,7 +22,7 @@ from attnlib.extras import extra_packages
 
 with extra_packages("torch"):
     from attnlib.attention.arithmetic import attend
-    from attnlib.attention.foreign import is_rescaled, rescale
-    from attnlib.attention.registered import register
+    from attnlib.attention.registration import register
+    from attnlib.attention.rescaling import is_rescaled, rescale
 
 __all__ = ["attend", "is_rescaled", "register", "rescale"]

@@ -12,25 +12,25 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.nn import functional
 
-from attnlib.attention.by_query import each_query, scale_of_dimension, within_range
+from attnlib.attention.by_query import check_range, numbers_by_query, scale_of_dimension
 from attnlib.attention.options import Factor, Options, broadcasts, shape_of_queries, validate
-from attnlib.attention.record import WrittenOut
-from attnlib.interception import OPERATOR, Arguments
+from attnlib.models.attention_call import OPERATOR, Arguments
+from attnlib.models.softmax_record import WrittenOut
 from attnlib.policies import Policy, ScaleFunction
 
 RAW_SDPA = OPERATOR
-"""The name of scaled_dot_product_attention that no `rescale` context takes for a model's: a graph
-that already calls it at the right scale may run inside the context too."""
+"""A name of scaled_dot_product_attention whose calls no `rescale` context changes: they have the
+right scale already, also in a graph that runs inside a context."""
 
 
-class _Entered(threading.local):
+class _ContextStack(threading.local):
     """Hold the `rescale` contexts that this thread is in, the innermost last."""
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
 
 
-ACTIVE_CONTEXTS = _Entered()
+ACTIVE_CONTEXTS = _ContextStack()
 
 
 def attend(
@@ -107,11 +107,11 @@ def attend(
     options = Options(policy, alpha, scale, post_scale, normalize_qk)
     call = Arguments(q, k, v, attn_mask, dropout_p, is_causal, None, enable_gqa)
     if ACTIVE_CONTEXTS.modes:
-        return cast(Tensor, ACTIVE_CONTEXTS.modes[-1].scaled(call, options))
-    return scaled(call, options, functional.scaled_dot_product_attention)
+        return cast(Tensor, ACTIVE_CONTEXTS.modes[-1].rescaled(call, options))
+    return scaled_attention(call, options, functional.scaled_dot_product_attention)
 
 
-def scaled(
+def scaled_attention(
     call: Arguments,
     options: Options,
     kernel: Callable[..., Tensor],
@@ -119,8 +119,8 @@ def scaled(
 ) -> Tensor:
     """Return the output of a call under its options, (…, L, dᵥ), computed by `kernel`.
 
-    `kernel` is called as scaled_dot_product_attention is; `relative` multiplies the scale, which is
-    that of `options`. Zeros without keys. Raises as `attend`.
+    `kernel` takes the arguments of scaled_dot_product_attention. `relative` multiplies the scale of
+    `options`. Without keys the output is 0. Raises as `attend`.
     """
     shape = shape_of_queries(call)
     q, k, kernel_scale, factor = scaled_arguments(call, options, relative, shape)
@@ -129,8 +129,14 @@ def scaled(
         nothing = v.new_zeros(q.shape[-1], v.shape[-1])
         output = (call.query @ nothing).expand(*shape, -1)
     else:
-        own = {"attn_mask": mask, "dropout_p": float(call.dropout_p), "is_causal": call.is_causal}
-        output = kernel(q.to(dtype), k, v, **own, scale=kernel_scale, enable_gqa=call.enable_gqa)
+        output = kernel(
+            *(q.to(dtype), k, v),
+            attn_mask=mask,
+            dropout_p=float(call.dropout_p),
+            is_causal=call.is_causal,
+            scale=kernel_scale,
+            enable_gqa=call.enable_gqa,
+        )
     if isinstance(factor, Tensor):
         return (output * factor.unsqueeze(-1)).to(output.dtype)
     return output if factor == 1.0 else output * factor
@@ -139,44 +145,44 @@ def scaled(
 def scaled_arguments(
     call: Arguments, options: Options, relative: Policy | Factor | None, shape: torch.Size
 ) -> tuple[Tensor, Tensor, float, Factor]:
-    """Return queries (in float32 or wider), keys and scale of the kernel, and its output's factor.
+    """Return the kernel's queries, keys and scale, and the factor on its output.
 
-    `shape` is that of the queries that come out.
+    Queries are in float32 or wider. `shape` is (…, L), as `shape_of_queries` returns it.
     """
     scale, factor = validate(options)
     q, k, normalize_qk = call.query, call.key, options.normalize_qk
     d, wide = q.shape[-1], torch.promote_types(q.dtype, torch.float32)
     rows = q, k, call.attn_mask, call.is_causal, normalize_qk
 
-    def fitting(name: str, value: Factor) -> Factor:
-        return _fitting(name, value, getattr(options, name, value), shape, wide, q.device)
+    def fit(name: str, factor: Factor) -> Factor:
+        return _fit(name, factor, getattr(options, name, factor), shape, wide, q.device)
 
     by_alpha = options.scale is None and not normalize_qk
     kernel_scale = 1.0 / math.sqrt(d) if by_alpha else 1.0
     per_query: Factor = 1.0
     if not isinstance(scale, Policy):
-        per_query = fitting("alpha" if options.scale is None else "scale", scale)
+        per_query = fit("alpha" if options.scale is None else "scale", scale)
     elif not scale.depends_on_n:
         kernel_scale = scale_of_dimension(scale, operator.index(d))
-        within_range("policy", kernel_scale, wide)
+        check_range("policy", kernel_scale, wide)
     else:
-        per_query = each_query("alpha", scale, *rows)
+        per_query = numbers_by_query("alpha", scale, *rows)
     if isinstance(relative, Policy):
-        # Its number is what it is: as for cosines it is not divided by 1/√d.
-        relative = each_query("alpha", relative, *rows[:4], True)
+        # It is a plain number: as for cosines it is not divided by 1/√d.
+        relative = numbers_by_query("alpha", relative, *rows[:4], True)
     if isinstance(per_query, float):
         kernel_scale, per_query = kernel_scale * per_query, 1.0
     if isinstance(relative, Tensor):
-        per_query = per_query * fitting("factor", relative)
+        per_query = per_query * fit("factor", relative)
     elif relative is not None:
         kernel_scale *= relative
-        within_range("factor", kernel_scale, wide)
+        check_range("factor", kernel_scale, wide)
     if factor != "exact":
-        factor = fitting("post_scale", factor)
+        factor = fit("post_scale", factor)
     else:
         if isinstance(scale, float) and not (by_alpha or normalize_qk):
             scale = scale * math.sqrt(d)  # the law's scores are q·k/√d
-        factor = each_query("post_scale", cast(Policy | float, scale), *rows)
+        factor = numbers_by_query("post_scale", cast(Policy | float, scale), *rows)
 
     if normalize_qk:
         q = functional.normalize(q.to(wide), dim=-1)
@@ -184,32 +190,35 @@ def scaled_arguments(
     if isinstance(per_query, Tensor):
         q = q * per_query.unsqueeze(-1)
         if call.query.dtype == torch.float16 and options.policy is None:
-            q = _within_half(q)
+            q = _shorten_to_half(q)
     if kernel_scale < torch.finfo(wide).tiny:  # a kernel multiplies the −∞ of is_causal by it
         q, kernel_scale = q * 0.0, 1.0
     return q, k, kernel_scale, factor
 
 
-def times_of_each(relative: Policy | Factor, call: WrittenOut) -> Factor:
-    """Return `relative` for a softmax written out: a number, or a tensor (…, heads, queries)."""
+def factors_by_query(relative: Policy | Factor, call: WrittenOut) -> Factor:
+    """Return the numbers of `relative` for a softmax written out.
+
+    They are one number, or a tensor that broadcasts to (…, heads, queries).
+    """
     wide = torch.promote_types(call.logits.dtype, torch.float32)
     if isinstance(relative, float):  # no keys need be counted
-        return _fitting("factor", relative, relative, call.layout.shape, wide, call.logits.device)
-    seen = call.seen()
+        return _fit("factor", relative, relative, call.layout.shape, wide, call.logits.device)
+    visible = call.visible_keys()
     if isinstance(relative, Policy):
         empty = call.logits.new_empty(1, 1)
-        q, k = (empty.expand(length, call.start.dimension) for length in seen.shape[-2:])
-        relative = each_query("alpha", relative, q, k, seen, False, True)
-    return _fitting("factor", relative, relative, seen.shape[:-1], wide, seen.device)
+        q, k = (empty.expand(length, call.start.dimension) for length in visible.shape[-2:])
+        relative = numbers_by_query("alpha", relative, q, k, visible, False, True)
+    return _fit("factor", relative, relative, visible.shape[:-1], wide, visible.device)
 
 
-def _within_half(q: Tensor) -> Tensor:
-    """Return the queries; one beyond float16 is shortened to fit, and keeps its direction."""
+def _shorten_to_half(q: Tensor) -> Tensor:
+    """Return the queries, those beyond the range of float16 shortened to fit it."""
     beyond = q.detach().abs().amax(dim=-1, keepdim=True) / torch.finfo(torch.float16).max
     return q / beyond.clamp(min=1.0)
 
 
-def _fitting(
+def _fit(
     name: str,
     factor: Factor,
     given: Any,
@@ -217,15 +226,15 @@ def _fitting(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Factor:
-    """Return `factor` on `device`; raise if it is too large for `dtype` or does not fit `shape`.
+    """Return `factor`, a tensor in `dtype` on `device`; ValueError if too large or of a bad shape.
 
-    `given` is the argument `name` as passed: an array's numbers are checked, a tensor's are not.
+    `given` is the argument `name` as the user passed it: a tensor's numbers are not checked.
     """
     if isinstance(factor, float):
-        within_range(name, factor, dtype)
+        check_range(name, factor, dtype)
         return factor
     if not isinstance(given, Tensor) and np.size(given) and not torch.compiler.is_compiling():
-        within_range(name, float(np.max(given)), dtype)
+        check_range(name, float(np.max(given)), dtype)
     if factor.is_meta and device.type != "meta":
         raise ValueError(f"{name} must hold numbers, got a tensor on the device meta")
     if not broadcasts(factor.shape, shape):

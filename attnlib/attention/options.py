@@ -1,6 +1,5 @@
 """Check the arguments of a call of attention: those that state its scale, and its shapes."""
 
-import difflib
 import math
 import sys
 import warnings
@@ -11,15 +10,15 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from attnlib import _checking
-from attnlib.interception import Arguments
-from attnlib.policies import POLICIES, Policy, ScaleFunction, own
+from attnlib.models.attention_call import Arguments
+from attnlib.policies import Policy, ScaleFunction, find_policy, own
 
 Factor = float | Tensor
 """A number for all queries, or a tensor with one for each, which broadcasts to (…, L)."""
 
 
 class Options(NamedTuple):
-    """Hold the arguments of `attnlib.attention.attend` that state the scale; none by default."""
+    """Hold the arguments of `attnlib.attention.attend` that set the scale; none by default."""
 
     policy: str | Policy | ScaleFunction | None = None
     alpha: ArrayLike | Tensor | None = None
@@ -27,19 +26,23 @@ class Options(NamedTuple):
     post_scale: ArrayLike | Tensor | None = None
     normalize_qk: bool = False
 
-    def stated(self) -> list[str]:
+    def scale_names(self) -> list[str]:
         """Return the names of those of `policy`, `alpha` and `scale` that are given."""
-        given = {"policy": self.policy, "alpha": self.alpha, "scale": self.scale}
-        return [name for name, value in given.items() if value is not None]
+        scales = {"policy": self.policy, "alpha": self.alpha, "scale": self.scale}
+        return [name for name, scale in scales.items() if scale is not None]
 
 
 def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact"]]:
-    """Return policy, α or σ (default α = 1), and c (1, or "exact"), checked; raises as `attend`."""
+    """Return the scale and the factor on the output that `options` state, checked.
+
+    The scale is a policy, α or, if options.scale is given, σ; by default α = 1. The factor is
+    numbers, by default 1, or "exact". Raises as `attend`.
+    """
     policy, alpha, scale, post_scale, normalize_qk = options
     _checking.flag("normalize_qk", normalize_qk)
-    stated = options.stated()
-    if len(stated) > 1:
-        raise ValueError(f"{' and '.join(stated)} say what the scale is: give one of them")
+    names = options.scale_names()
+    if len(names) > 1:
+        raise ValueError(f"{' and '.join(names)} say what the scale is: give one of them")
     if normalize_qk and policy is None and scale is None:
         raise ValueError(
             "normalize_qk needs a policy for cosines or a scale, which multiplies the cosine; "
@@ -67,29 +70,29 @@ def validate(options: Options) -> tuple[Policy | Factor, Factor | Literal["exact
 
 
 def named_policy(name: str, policy: str | Policy | ScaleFunction) -> Policy | None:
-    """Return the Policy given or named, None for a function; ValueError or TypeError for others."""
+    """Return a policy given as itself or by its name; None for a function of your own.
+
+    `name` is that of the argument. Raises ValueError for an unknown name, TypeError for others.
+    """
     if isinstance(policy, Policy):
         return policy
-    if isinstance(policy, str) and policy in POLICIES:
-        return POLICIES[policy]
+    if isinstance(policy, str):
+        return find_policy(policy, name)
     if callable(policy):
         return None
-    reason = (
+    raise TypeError(
         f"{name} must be a name in attnlib.policies.POLICIES, a Policy or a function of n, d and "
         f"position, got {name}={policy!r:.80}"
     )
-    if not isinstance(policy, str):
-        raise TypeError(reason)
-    similar = difflib.get_close_matches(policy, POLICIES, n=3, cutoff=0.0)
-    raise ValueError(f"{reason}; similar names: {', '.join(similar)}")
 
 
 def checked_policy(
     policy: str | Policy | ScaleFunction, normalize_qk: bool, called: str = "normalize_qk"
 ) -> Policy:
-    """Return the policy as a Policy; it must be for cosines exactly if `normalize_qk` is True.
+    """Return the policy given, named or made of a function, checked against `normalize_qk`.
 
-    Raises ValueError if not, which calls that argument `called`, and the errors of `named_policy`.
+    Raises ValueError unless it is for cosines exactly if that is True; the message calls the
+    argument `called`. Also raises as `named_policy`.
     """
     product: Literal["cosine", "dot product"] = "cosine" if normalize_qk else "dot product"
     rule = named_policy("policy", policy) or own(cast(ScaleFunction, policy), product)
@@ -105,7 +108,10 @@ def checked_policy(
 
 
 def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
-    """Return numbers ≥ 0, as one float or a tensor, or raise; of a tensor only the type counts."""
+    """Return numbers ≥ 0 as a float or a tensor; TypeError or ValueError for others.
+
+    Of a tensor only the type is checked, not its numbers.
+    """
     if isinstance(value, Tensor):
         if value.is_complex() or value.dtype == torch.bool:
             raise TypeError(f"{name} must be real numbers, got a tensor of {value.dtype}")
@@ -119,7 +125,7 @@ def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
 
 
 def warn_scale_replaced(scale: float, d: int, tool: str) -> None:
-    """Warn that `tool` replaces the model's `scale`, unless that is 1/√d (to 0.1 %) or compiled."""
+    """Warn that `tool` replaces the model's `scale`, unless it is 1/√d to 0.1 %; not in a graph."""
     if torch.compiler.is_compiling() or math.isclose(scale * math.sqrt(d), 1.0, rel_tol=1e-3):
         return
     warnings.warn(
@@ -132,9 +138,10 @@ def warn_scale_replaced(scale: float, d: int, tool: str) -> None:
 def resolve_factor(
     factor: str | Policy | ScaleFunction | ArrayLike | Tensor, train_length: float | None
 ) -> Policy | Factor:
-    """Return a factor: numbers, or a rule, divided by its value at `train_length` if given.
+    """Return a factor on the scale: numbers, or a policy.
 
-    Raises ValueError for a policy without `train_length`, and for numbers with it.
+    A policy or a function is divided by its value at `train_length` keys, if given. Raises
+    ValueError for a policy without `train_length` and for numbers with it.
     """
     if not isinstance(factor, str | Policy) and not callable(factor):
         if train_length is not None:
@@ -151,9 +158,9 @@ def resolve_factor(
 
 
 def shape_of_queries(call: Arguments) -> torch.Size:
-    """Return the output's shape before its last axis, (…, L).
+    """Return the shape of a call's queries after broadcasting, (…, L), without d.
 
-    Raises ValueError where q, k, v and mask do not fit together, TypeError for a CausalBias.
+    Raises ValueError if q, k, v and mask do not fit together, TypeError for a CausalBias.
     """
     q, k, v, attn_mask, *_ = call
     if type(attn_mask).__name__ == "CausalBias":  # it has no numbers to count keys by
@@ -172,8 +179,8 @@ def shape_of_queries(call: Arguments) -> torch.Size:
             ) from error
     shape = torch.Size((*common, q.shape[-2]))
     if attn_mask is not None and not broadcasts(attn_mask.shape, (*shape, k.shape[-2])):
-        wanted, got = (*shape, k.shape[-2]), tuple(attn_mask.shape)
-        raise ValueError(f"attn_mask must broadcast to {wanted}, got shape {got}")
+        target, given = (*shape, k.shape[-2]), tuple(attn_mask.shape)
+        raise ValueError(f"attn_mask must broadcast to {target}, got shape {given}")
     return shape
 
 

@@ -6,10 +6,11 @@
 - `audit` asks an attention and returns a `Report`.
 - `assert_scale` fails a test where an audit has findings.
 
-`response` chooses queries, keys and values whose outputs show one property, `questions` measures
-one property each, `backward` gradients, `scales` and `callables` compare the answers with the
-intended attention, `models` audits the calls of a model against its configuration, and `report`
-shows the result. `recorded` asks by files.
+`response` chooses queries, keys and values whose outputs show one property. `visible`, `rounding`
+and `questions` measure one property each, `backward` gradients. `scales` and `callables` compare
+the answers with the intended attention, `models` audits the calls of a model against its
+configuration, and `report` shows the result. `engine_files` asks an engine by files,
+`recorded_tensors` explains the tensors of one file.
 
 Chapter: audit.
 """
@@ -36,7 +37,7 @@ with extra_packages("torch"):
     from attnlib.auditing.models import audit_model
     from attnlib.auditing.modules import audit_module
     from attnlib.auditing.report import CODES, Finding, Report, Scale
-    from attnlib.auditing.response import ARRAYS, Size, Subject, of_tensors
+    from attnlib.auditing.response import ARRAYS, Size, Subject, accept_tensors
     from attnlib.auditing.scales import Expected
 
 __all__ = ["CODES", "Finding", "Report", "Scale", "assert_scale", "audit"]
@@ -159,20 +160,20 @@ def audit(
                 float(expected)
                 raise TypeError(f"expected must be a number, not its text: expected={expected!r}")
         rule = named_policy("expected", expected)
-        scale = rule or _of_function(cast(ScaleFunction, expected), bool(cosine))
+        scale = rule or _as_policy(cast(ScaleFunction, expected), bool(cosine))
     if inputs is not None:
         _checking.instance("attention", attention, nn.Module)
         model = cast(nn.Module, attention)
-        named = inputs if isinstance(inputs, Mapping) else {}
-        given = () if named else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-        run = partial(model, *given, **named)
+        options = inputs if isinstance(inputs, Mapping) else {}
+        tensors = () if options else (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+        run = partial(model, *tensors, **options)
         if hasattr(model, "set_attn_implementation"):
             report = audit_model(model, run, scale, length)
         else:
             report = audit_module(model, run, scale)
         report.verbose = verbose
         return report
-    size = _size(d, heads, key_heads)
+    size = _checked_size(d, heads, key_heads)
     _checking.instance("dtype", dtype, torch.dtype)
     if not dtype.is_floating_point:
         raise TypeError(f"dtype must be one of real numbers, got dtype={dtype}")
@@ -183,23 +184,23 @@ def audit(
     if causal_from is not None:
         _checking.choice("causal_from", causal_from, ("first", "last"))
     if sink is not None and not isinstance(sink, bool):
-        sink = _each("sink", sink, heads)
+        sink = _by_head("sink", sink, heads)
     # What is not said is not meant where a scale is, and else may be as it is.
-    none, no_sink = (None, None) if scale is None else (math.inf, False)
-    no_window = none if pattern is None else None
+    no_cap, no_sink = (None, None) if scale is None else (math.inf, False)
+    no_window = no_cap if pattern is None else None
     past, ahead = window if isinstance(window, tuple) else (window, None)
     if past == 1 and ahead:  # the last query sees one key: it is asked from behind
-        attention, (past, ahead) = _from_behind(attention), (ahead + 1, 0)
+        attention, (past, ahead) = _reverse_tokens(attention), (ahead + 1, 0)
     if chunk is not None:
         past = _checking.integer("chunk", chunk, minimum=2)
     if pattern is not None:
-        windows = causal, window, chunk, first_keys or None
-        if any(other is not None for other in windows):
+        others = causal, window, chunk, first_keys or None
+        if any(other is not None for other in others):
             raise ValueError("pattern must be given without causal, window, chunk and first_keys")
-        pattern = _booleans(pattern)
+        pattern = _checked_pattern(pattern)
     target = Expected(
         scale,
-        cap=none if cap is None else _checking.number("cap", cap),
+        cap=no_cap if cap is None else _checking.number("cap", cap),
         cosine=cosine,
         causal=causal,
         window=no_window if past is None else _checking.integer("window", past, minimum=1),
@@ -207,7 +208,7 @@ def audit(
         first_keys=_checking.integer("first_keys", first_keys, minimum=0),
         ahead=None if ahead is None else _checking.integer("window", ahead, minimum=0),
         sink=no_sink if sink is None else sink,
-        slopes=None if slopes is None else _each("slopes", slopes, heads),
+        slopes=None if slopes is None else _by_head("slopes", slopes, heads),
         bias=_checking.flag("bias", bias),
         top_k=None if top_k is None else _checking.integer("top_k", top_k, minimum=2),
         true_hides=_checking.flag("true_hides", true_hides),
@@ -217,16 +218,16 @@ def audit(
         pattern=pattern,
         rotates=_checking.flag("rotates", rotates),
     )
-    kind = _checking.choice("arrays", arrays, ARRAYS)
-    subject = Subject(of_tensors(attention, kind), size, dtype, device)
-    subject.keep_in(kv_dtype)
+    arrays = _checking.choice("arrays", arrays, ARRAYS)
+    subject = Subject(accept_tensors(attention, arrays), size, dtype, device)
+    subject.store_in(kv_dtype)
     report = CallableAudit(subject, target, length).run()
     report.verbose = verbose
     return report
 
 
-def _from_behind(attention: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an attention that gets its tokens in reverse order."""
+def _reverse_tokens(attention: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the attention of tokens in reverse order: keys ahead become past ones."""
 
     def reversed_attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
         answer = attention(*(t.flip(-2) for t in (q, k, v)))
@@ -236,7 +237,7 @@ def _from_behind(attention: Callable[..., Any]) -> Callable[..., Any]:
     return reversed_attention
 
 
-def _of_function(function: ScaleFunction, cosine: bool) -> Policy:
+def _as_policy(function: ScaleFunction, cosine: bool) -> Policy:
     """Return an expected function as a policy; TypeError where it does not take arrays."""
     policy = own(function, "cosine" if cosine else "dot product")
     if policy.name == "<lambda>":
@@ -251,38 +252,40 @@ def _of_function(function: ScaleFunction, cosine: bool) -> Policy:
     return policy
 
 
-def _booleans(pattern: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
+def _checked_pattern(pattern: Callable[[int], Any]) -> Callable[[int], np.ndarray]:
     """Return a pattern whose answers are checked: ValueError where one is not (n, n) booleans."""
 
-    def checked(n: int) -> np.ndarray:
+    def checked_pattern(n: int) -> np.ndarray:
         visible = np.asarray(pattern(n))
         if visible.shape != (n, n) or visible.dtype != bool:
             got = f"{visible.dtype} of shape {visible.shape}"
             raise ValueError(f"pattern({n}) must be booleans of shape ({n}, {n}), got {got}")
         return visible
 
-    return checked
+    return checked_pattern
 
 
-def _each(name: str, numbers: float | Sequence[float], heads: int) -> tuple[float, ...]:
-    """Return a number, or one for each head; ValueError where there are more or fewer."""
-    each = tuple(map(float, np.atleast_1d(np.asarray(numbers, dtype=np.float64))))
-    if len(each) not in (1, heads):
-        raise ValueError(f"{name} must be a number or {heads}, one a head, got {len(each)}")
-    return each
+def _by_head(name: str, numbers: float | Sequence[float], heads: int) -> tuple[float, ...]:
+    """Return one number, or one for each head, as a tuple; ValueError for another count."""
+    by_head = tuple(map(float, np.atleast_1d(np.asarray(numbers, dtype=np.float64))))
+    if len(by_head) not in (1, heads):
+        raise ValueError(f"{name} must be a number or {heads}, one a head, got {len(by_head)}")
+    return by_head
 
 
-def _size(d: int | None, heads: int, key_heads: int | None) -> Size:
-    """Return the heads and dimension with which a callable is asked."""
+def _checked_size(d: int | None, heads: int, key_heads: int | None) -> Size:
+    """Return the numbers of heads and the dimension of one, checked; without d a TypeError."""
     if d is None:
         raise TypeError(
             "d, the size of q and k, must be given for a callable; a model is audited with inputs"
         )
     heads = _checking.integer("heads", heads, minimum=1)
-    shared = heads if key_heads is None else _checking.integer("key_heads", key_heads, minimum=1)
-    if heads % shared:
+    if key_heads is None:
+        key_heads = heads
+    key_heads = _checking.integer("key_heads", key_heads, minimum=1)
+    if heads % key_heads:
         raise ValueError(f"key_heads must divide heads={heads}, got key_heads={key_heads}")
-    return Size(heads, shared, _checking.integer("d", d, minimum=4))
+    return Size(heads, key_heads, _checking.integer("d", d, minimum=4))
 
 
 def assert_scale(

@@ -45,8 +45,8 @@ OF_MODELS = {"a scale in the weights of projections": "unknown: no one says how 
 """What cannot be known of any model."""
 UNASKED = ("unknown", "not taken", "refused")
 """How facts begin that say that a question had no answer."""
-DIGITS = 4
-"""The digits of a number that are shown at most: its interval may be shorter."""
+SHOWN_DIGITS = 4
+"""The most decimal digits of a number that are shown: its interval may leave fewer."""
 
 
 class Finding(NamedTuple):
@@ -84,14 +84,14 @@ class Scale(NamedTuple):
     law: str
     """"the same for every n", a name in `attnlib.policies.POLICIES`, or what was fitted."""
 
-    def at(self, row: int) -> Interval:
-        """Return the scale of a row asked as (value, low, high); `row` is its place among them."""
-        return Interval(float(self.value[row]), float(self.low[row]), float(self.high[row]))
+    def interval_at(self, index: int) -> Interval:
+        """Return the scale as (value, low, high); `index` is among the rows asked, from 0."""
+        return Interval(float(self.value[index]), float(self.low[index]), float(self.high[index]))
 
     @property
     def interval(self) -> Interval:
         """Return the scale at the last row asked as (value, low, high)."""
-        return self.at(-1)
+        return self.interval_at(-1)
 
     def __str__(self) -> str:
         of = "cos(q, k)" if self.applied_to == "cosine" else "q·k"
@@ -134,6 +134,7 @@ class Report:
         self.findings.append(Finding(code, where, expected, found, evidence))
 
     def _table(self) -> dict[str, Any]:
+        """Return what `to_json` writes."""
         return {
             "passed": self.passed,
             "scale": None if self.scale is None else self.scale._asdict(),
@@ -153,23 +154,23 @@ class Report:
 
         return json.dumps(self._table(), default=numbers, ensure_ascii=False, indent=1)
 
-    def _asked(self) -> tuple[int, list[str]]:
-        """Return how many facts were asked, and which were not."""
+    def _count_asked(self) -> tuple[int, list[str]]:
+        """Return how many facts have an answer, and the names of those without."""
         facts = dict(self.facts)
         for part in self.parts.values():
             facts |= part.facts
-        left = [name for name, fact in facts.items() if fact.startswith(UNASKED)]
-        asked = len(facts.keys() - {*left, *NO_QUESTIONS})
-        return asked, left + [facts[name] for name in NO_QUESTIONS if name in facts]
+        unasked = [name for name, fact in facts.items() if fact.startswith(UNASKED)]
+        asked = len(facts.keys() - {*unasked, *NO_QUESTIONS})
+        return asked, unasked + [facts[name] for name in NO_QUESTIONS if name in facts]
 
     def __str__(self) -> str:
         lines = [f"{counted(len(self.findings), 'finding')}:"] if self.findings else []
         lines += [f"- {finding}" for finding in self.findings]
         lines += [f"not known what is meant: {unknown}" for unknown in self.unknown]
-        asked, left = self._asked()
+        asked, unasked = self._count_asked()
         lines = lines or ["passed: nothing found"]
-        if left and not self.verbose and (self.passed or NO_QUESTIONS[0] in self.facts):
-            lines.append(f"not asked: {', '.join(left)}")
+        if unasked and not self.verbose and (self.passed or NO_QUESTIONS[0] in self.facts):
+            lines.append(f"not asked: {', '.join(unasked)}")
         scales: dict[str, list[str]] = {}
         for name, part in {"itself": self, **self.parts}.items():
             if part.scale is not None:
@@ -191,17 +192,17 @@ def counted(number: int, what: str) -> str:
 
 
 def shown(number: Interval) -> str:
-    """Return a number with a bound of its error, a power of ten.
+    """Return a number in words, with a bound of its error, a power of ten.
 
     The bound is at least about 1e-4 of the number: less would be rounding, which differs between
     processors. Where it is more than a tenth, the ends of the interval are returned.
     """
-    half = max(number.high - number.value, number.value - number.low)
-    if not math.isfinite(half):
+    error = max(number.high - number.value, number.value - number.low)
+    if not math.isfinite(error):
         return f"{number.value:.4g}"
     size = abs(number.value)
-    powers = [round(math.log10(size)) - DIGITS] if size else []
-    powers += [math.ceil(math.log10(half) - 1e-9)] if half else []
+    powers = [round(math.log10(size)) - SHOWN_DIGITS] if size else []
+    powers += [math.ceil(math.log10(error) - 1e-9)] if error else []
     if not powers:
         return "0"
     power = max(powers)

@@ -9,13 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlib import interception
 from attnlib._checking import FloatArray
-from attnlib.attention.registered import eager_attention, is_causal_call
 from attnlib.calibration.from_gradients import PACKED, QUERIES
 from attnlib.calibration.logit_factors import Place, count_keys, scale_logits
 from attnlib.calibration.passes import Loss
-from attnlib.projections import NORMS, named
+from attnlib.models import interception
+from attnlib.models.attention_interface import (
+    function_of,
+    implementation_in_use,
+    is_causal_call,
+    register_function,
+)
+from attnlib.models.projections import NORMS, declared_name
 
 MULTI_HEAD_WEIGHTS = ("q_proj_weight", "in_proj_weight")
 """Names of the weights that make queries in nn.MultiheadAttention."""
@@ -100,9 +105,9 @@ def _channel_factors(
 
     `factor` is (heads,), `size` is d.
     """
-    for around in interception.around(layer):  # a part of a module may attend for it
+    for around in interception.ancestry(layer):  # a part of a module may attend for it
         module: Any = model.get_submodule(around)
-        stated = [named(module, name) for name in ("packed_projection", "query_projection")]
+        stated = [declared_name(module, name) for name in ("packed_projection", "query_projection")]
         names = NORMS if order == "norm" else (*stated, *QUERIES, *MULTI_HEAD_WEIGHTS, *PACKED)
         parts = (getattr(module, name, None) for name in names)
         projection: Any = next((part for part in parts if part is not None), None)
@@ -150,10 +155,7 @@ def register_factors(
     `factor(layer, n)` returns the factors, (…, heads, queries), for n of that shape, heads being 1
     or all. The new function calls the one that the model had before.
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    before = model.config._attn_implementation
-    functions, masks = AttentionInterface(), AttentionMaskInterface()
+    before, mask_function = implementation_in_use(model)
     names = {id(part): layer for layer, part in model.named_modules()}
 
     def attend(
@@ -163,12 +165,9 @@ def register_factors(
         keys = count_keys(query, key, mask, causal)
         factors = factor(names[id(module)], keys.double().cpu().numpy())
         query = query * torch.from_numpy(factors).to(query).unsqueeze(-1)
-        function = functions.get_interface(before, eager_attention(type(module)))
-        return function(module, query, key, value, mask, **rest)
+        return function_of(before, module)(module, query, key, value, mask, **rest)
 
-    AttentionInterface.register(name, attend)
-    if before in masks:
-        AttentionMaskInterface.register(name, masks[before])
+    register_function(name, attend, mask_function)
     model.set_attn_implementation(name)
     applied = Applied([], name)
     applied._changes.callback(model.set_attn_implementation, before)

@@ -19,17 +19,18 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.passes import Loss
-from attnlib.projections import (
+from attnlib.models import interception, torch_internals
+from attnlib.models.projections import (
     FUSED,
     HEADS,
     NORMS,
     PROJECTIONS,
+    declared_name,
     layer_config,
-    named,
     stated_number,
 )
 from attnlib.weight_gradients import TOLERANCE, mismatch, sum_groups
@@ -100,10 +101,10 @@ def from_gradients(
     projection in a class with attention in its name. An unknown projection in any other class is
     noticed by `check` alone. Chapter: calibration.
     """
-    model = interception.uncompiled(model)
-    interception.check_model(model)
-    if interception.level_of_transforms() is not None:
-        raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
+    model = torch_internals.uncompiled(model)
+    torch_internals.check_model(model)
+    if torch_internals.level_of_transforms() is not None:
+        raise RuntimeError(f"{type(model).__name__}: {torch_internals.TRANSFORMED}")
     if tolerance is not None:
         tolerance = _checking.positive("tolerance", tolerance)
     if check is not None:
@@ -130,7 +131,7 @@ def _compare(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) 
         for weight, gradient in saved_gradients:
             weight.grad = gradient
     for name, gradients in zip(measured.layers, measured.value, strict=True):
-        enclosing = [layer for layer in layers if layer.name in interception.around(name)]
+        enclosing = [layer for layer in layers if layer.name in interception.ancestry(name)]
         if not enclosing:
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
         layer = max(enclosing, key=lambda layer: len(layer.name))
@@ -150,8 +151,10 @@ def _read_layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
     layers = [layer for layer in modules if layer.find_sums()]
     for layer in reversed(modules):  # the inmost first
         name = layer.name
-        outer = interception.around(name)
-        near = (other.name in outer or name in interception.around(other.name) for other in layers)
+        outer = interception.ancestry(name)
+        near = (
+            other.name in outer or name in interception.ancestry(other.name) for other in layers
+        )
         if layer.may_attend and next(layer.module.parameters(), None) is not None and not any(near):
             raise layer.refusal(f"what makes its queries has no {KNOWN_NAMES}")
     if not layers:
@@ -189,11 +192,11 @@ class _Layer:
         """
         module, may_attend = self.module, self.may_attend
         multi_head = isinstance(module, nn.MultiheadAttention)
-        stated = self.find_part([named(module, "query_projection")])
+        stated = self.find_part([declared_name(module, "query_projection")])
         queries = stated or self.find_part(QUERIES)
-        keys = self.find_part([named(module, "key_projection"), PAIRS.get(queries, "")])
+        keys = self.find_part([declared_name(module, "key_projection"), PAIRS.get(queries, "")])
         names = [name for name in PACKED if may_attend or name != "in_proj"]  # of Mamba too
-        packed = self.find_part([named(module, "packed_projection"), *names])
+        packed = self.find_part([declared_name(module, "packed_projection"), *names])
         packed = "" if queries else packed
         recognised = multi_head or packed or stated or (queries and (keys or may_attend))
         for name, _ in (*module.named_children(), *module.named_parameters(recurse=False)):

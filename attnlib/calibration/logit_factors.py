@@ -9,24 +9,16 @@ bit of the output as it was.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
-from attnlib import interception
-from attnlib.attention.record import WrittenOut
-from attnlib.attention.registered import is_causal_call
-from attnlib.attention.written_out import Recorder, number_of_heads
-from attnlib.interception import (
-    ATTENTION,
-    FAST_PATH_OFF,
-    MULTI_HEAD,
-    MULTI_HEAD_ALONE,
-    TRANSFORMED,
-    Arguments,
-    is_transformed,
-)
+from attnlib.models import attention_call, interception, torch_internals
+from attnlib.models.attention_call import ATTENTION, MULTI_HEAD, TRANSPARENT_MULTI_HEAD, Arguments
+from attnlib.models.attention_interface import is_causal_call, replaced_lookup
+from attnlib.models.softmax_record import WrittenOut
+from attnlib.models.softmax_recorder import Recorder, number_of_heads
+from attnlib.models.torch_internals import FAST_PATH_OFF, TRANSFORMED, is_transformed
 
 SILENT_LAYER = "by its class's name and a tensor that nothing seen has made: another kernel"
 
@@ -62,7 +54,7 @@ class LogitFactors(interception.ModuleTracker):
     ) -> Tensor:
         """Return a call's queries times their factor; unchanged if that fails, with a note why."""
         self.recorder.reached.add(module)
-        if why := TRANSFORMED if is_transformed(query) else self.recorder.fixed(query, mask):
+        if why := TRANSFORMED if is_transformed(query) else self.recorder.obstacle(query, mask):
             self.recorder.note(why, module)
             return query
         keys = count_keys(query, key, mask, is_causal)
@@ -82,18 +74,19 @@ class LogitFactors(interception.ModuleTracker):
             why = TRANSFORMED if call.step.ordered else call.obstacle()
             self.recorder.note(why, call.module)
             return None
-        keys = call.seen().sum(-1).clamp(min=1)
+        keys = call.visible_keys().sum(-1).clamp(min=1)
         module = self.running[-1] if self.running else self.model
         name, number = self.count_call(call.module or module)
         if doubt := call.layout.doubt(self.batch):
             self.doubts[name] = f"{name or self.model_name}: {doubt}"
         place = Place(name, number, keys.shape[-2], call.start.dimension)
-        return call.again(self.factor(place, call.queries(), keys))
+        return call.logits_times(self.factor(place, call.queries(), keys))
 
     def hints(self) -> list[str]:
         """Return lines on modules that may have attended unseen, with reason and names."""
-        lines = self.recorder.lines(self.shown, hints=True)
-        return lines + self.in_threads() + [f"{name}: {SILENT_LAYER}" for name in self.silent()]
+        lines = self.recorder.report_lines(self.label, hints=True)
+        silent = [f"{name}: {SILENT_LAYER}" for name in self.silent_modules()]
+        return lines + self.modules_elsewhere() + silent
 
     def scaled_interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return transformers' `get_interface` with functions that multiply the model's queries."""
@@ -119,15 +112,15 @@ class LogitFactors(interception.ModuleTracker):
 
         return get_interface
 
-    @interception.not_compiled
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    @torch_internals.not_compiled
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch; if it is attention, with its queries multiplied."""
         # In a backward pass a function of a module may be computed again, and no module runs.
-        if self.in_attention or not (self.running or interception.in_backward_pass()):
+        if self.in_attention or not (self.running or torch_internals.in_backward_pass()):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             with self:
-                return MULTI_HEAD_ALONE(*args, **kwargs)
+                return TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         if func in ATTENTION:
             query, key, _, mask, _, is_causal, *_ = arguments = Arguments(*args, **kwargs)
             module = self.running[-1] if self.running else self.model
@@ -135,7 +128,7 @@ class LogitFactors(interception.ModuleTracker):
             return func(**arguments._replace(query=query)._asdict())
         if torch.compiler.is_compiling():
             return func(*args, **kwargs)
-        return self.recorder.call(func, args, kwargs, self.on_softmax)
+        return self.recorder.run(func, args, kwargs, self.on_softmax)
 
 
 @contextmanager
@@ -143,13 +136,10 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
     """Multiply the model's logits in this thread by the result of `factor`; yield the mode."""
     mode = LogitFactors(model, factor)
     with ExitStack() as stack:
-        stack.enter_context(interception.parts_eagerly(model))
+        stack.enter_context(torch_internals.parts_eagerly(model))
         stack.enter_context(FAST_PATH_OFF)
         if any(hasattr(part, "_supports_sdpa") for part in model.modules()):
-            from transformers import AttentionInterface
-
-            scaled = mode.scaled_interface(AttentionInterface.get_interface)
-            stack.enter_context(mock.patch.object(AttentionInterface, "get_interface", scaled))
+            stack.enter_context(replaced_lookup(mode.scaled_interface))
         stack.enter_context(mode.at_work())
         yield mode
 
@@ -157,7 +147,7 @@ def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFact
 def count_keys(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
     """Return the number of keys that each query sees, at least 1, (…, 1 or heads, queries)."""
     queries, keys = query.shape[-2], key.shape[-2]
-    past = 0 if is_causal else interception.causal_bias(mask, queries, keys)
+    past = 0 if is_causal else attention_call.causal_bias(mask, queries, keys)
     if hasattr(mask, "mask_mod"):  # of flex attention
         from torch.nn.attention.flex_attention import create_mask
 
@@ -166,7 +156,7 @@ def count_keys(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor
     if past is not None:
         counts = torch.arange(1 + past, queries + past + 1, device=query.device).clamp(max=keys)
     elif isinstance(mask, Tensor):
-        counts = interception.count_visible(mask[..., :keys], keys)
+        counts = attention_call.count_visible(mask[..., :keys], keys)
         counts = counts.expand(*mask.shape[:-2], queries)
     else:
         counts = torch.full((queries,), keys, device=query.device)

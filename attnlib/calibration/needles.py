@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib._checking import FloatArray
+from attnlib.models import torch_internals
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
@@ -188,7 +189,7 @@ def _repeat_targets(ids: Tensor) -> NDArray[np.int64]:
 @torch.no_grad()
 def _row_sums(call: Call, output: Tensor) -> FloatArray:
     """Return the sums of `Needles` over the rows of a call, (5 + 2 · len(GRID), heads)."""
-    with interception.hidden_from_modes():
+    with torch_internals.hidden_from_modes():
         properties: Any = call.queries
         queries = np.flatnonzero(properties.target[0].cpu().numpy() >= 0)
         if queries.size > ROWS:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
 
-from attnlib import interception
 from attnlib._checking import FloatArray
-from attnlib.attention.written_out import ONE_KEY
 from attnlib.calibration.logit_factors import Place, scale_logits
+from attnlib.models import torch_internals
+from attnlib.models.softmax_recorder import ONE_KEY
 
 Loss = Callable[[nn.Module, Any], Tensor]
 """A function of a model and a text that returns the loss, a scalar tensor."""
@@ -23,7 +23,7 @@ Loss = Callable[[nn.Module, Any], Tensor]
 LogFactor = Callable[[Place, FloatArray], FloatArray]
 """A function from a place and n, (…, 1 or heads, queries), to log t, (…, heads, queries)."""
 
-autograd_grad = interception.without_torch_function(torch.autograd.grad)
+autograd_grad = torch_internals.without_torch_function(torch.autograd.grad)
 """torch.autograd.grad, inside which a mode sees how activations are computed again."""
 
 RECOMPUTED_TOLERANCE = 1e-3
@@ -85,15 +85,15 @@ def loss_and_gradients(
     all attention is out of reach, or some of it unless `partial`, and ValueError for a loss that is
     not one finite number or does not depend on attention.
     """
-    interception.check_model(model)
-    if interception.level_of_transforms() is not None:
-        raise RuntimeError(f"{type(model).__name__}: {interception.TRANSFORMED}")
+    torch_internals.check_model(model)
+    if torch_internals.level_of_transforms() is not None:
+        raise RuntimeError(f"{type(model).__name__}: {torch_internals.TRANSFORMED}")
     leaves: dict[Place, tuple[Tensor, Tensor]] = {}
     lengths: dict[Place, float] = {}
 
     def factor(place: Place, query: Tensor, keys: Tensor) -> Tensor:
         length = float(torch.linalg.vector_norm(query.detach().abs(), dtype=torch.float64))
-        if interception.in_backward_pass():  # activations are computed again, in another order
+        if torch_internals.in_backward_pass():  # activations are computed again, in another order
             place = min(lengths, key=lambda earlier: abs(lengths[earlier] - length))
             if abs(lengths[place] - length) > RECOMPUTED_TOLERANCE * length:
                 raise RuntimeError("the backward pass computes attention that was not seen before")
@@ -123,7 +123,7 @@ def loss_and_gradients(
             number = output.item()
             if not math.isfinite(number):
                 raise ValueError(f"loss must be a finite number, got loss={number}")
-            unreached, hints = mode.recorder.lines(mode.shown), mode.hints()
+            unreached, hints = mode.recorder.report_lines(mode.label), mode.hints()
             if not leaves:
                 unreached += hints
                 unreached.append(f"{type(model).__name__} has run no attention that can be reached")

@@ -98,7 +98,7 @@ def audit(
     import torch
 
     from attnlib.auditing import audit as audit_model
-    from attnlib.auditing import recorded
+    from attnlib.auditing import engine_files, recorded_tensors
 
     settings = {"cap": cap, "window": window, "sink": sink, "causal": causal}
     arguments: dict[str, Any] = {name: x for name, x in settings.items() if x is not None}
@@ -112,14 +112,14 @@ def audit(
             arguments["dtype"] = torch_dtype or torch.float32
             arguments["kv_dtype"] = models.torch_dtype(kv_dtype)
             with models.progress("asking"):
-                count = recorded.write(subject, **arguments)
+                count = engine_files.write_questions(subject, **arguments)
             typer.echo(f"{count} questions are in {subject}; its README.md says how to answer them")
             return
         if mode == "--tensors":
-            report = recorded.recorded(subject, dtype=torch_dtype, **arguments)
+            report = recorded_tensors.audit_tensors(subject, dtype=torch_dtype, **arguments)
         elif mode == "--read":
-            with as_command_error(recorded.UnansweredError, status=UNANSWERED):
-                report = recorded.read(subject, **arguments)
+            with as_command_error(engine_files.UnansweredError, status=UNANSWERED):
+                report = engine_files.audit_answers(subject, **arguments)
     if mode == "MODEL":
         _, network = models.load_model(model, trust_remote_code, device, dtype, words=False)
         size = network.config.get_text_config().vocab_size

@@ -43,7 +43,7 @@ def load_model(
 
     `options` are those of `open_model`. Raises CommandError if it fails.
     """
-    from attnlib import opening
+    from attnlib.models import opening
 
     options["trust_remote_code"] = trust_remote_code
     with as_command_error(ValueError), progress(f"opening {name}"):

@@ -23,16 +23,15 @@ def policies(
     as_json: AsJson = False,
 ) -> None:
     """Print a rule for the scale: formula, constants, source, numbers; or all rules' formulas."""
-    from attnlib import _checking
-    from attnlib.policies import POLICIES
+    from attnlib.policies import POLICIES, find_policy
 
     if not name:
         formulas = {key: policy.formula for key, policy in POLICIES.items()}
         lines = [f"{key:<21}{formula}" for key, formula in formulas.items()]
         typer.echo(json.dumps(formulas, ensure_ascii=False) if as_json else "\n".join(lines))
         return
-    with as_command_error(ValueError, TypeError):
-        policy = POLICIES[_checking.choice("name", name, tuple(POLICIES))]
+    with as_command_error(ValueError):
+        policy = find_policy(name, "name")
     rows = [{"n": n, **policy_numbers(name, n, d)} for n in LENGTHS]
     values = [{key: row[key] for key in ("n", "scale", "alpha")} for row in rows]
     if as_json:

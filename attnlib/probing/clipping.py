@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attnlib import _checking
 from attnlib._checking import FloatArray
-from attnlib.projections import PROJECTIONS
+from attnlib.models.projections import PROJECTIONS
 
 NORM_NAMES = re.compile(r"(q|k|qk|query|key)_?(norm|ln|layer_?norm)|(norm|ln)_?(q|k)")
 """Names of parts that normalise queries and keys."""
@@ -38,8 +38,9 @@ def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, 
     Returns a list of (layer, head, s) for the heads that were clipped.
 
     It knows nn.MultiheadAttention, GPT-2, and modules whose linear layers of queries and keys have
-    names of `attnlib.projections`. If a module of your own has one linear layer for queries, keys
-    and values, in this order and each head by head, name it in an attribute `packed_projection`.
+    names of `attnlib.models.projections`. If a module of your own has one linear layer for queries,
+    keys and values, in this order and each head by head, name it in an attribute
+    `packed_projection`.
 
     Raises ValueError with the layer's name, before anything is changed: for an unknown module, for
     one that normalises its queries and keys (smaller weights would change nothing), and for logits

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from attnlib._checking import FloatArray
-from attnlib.interception import HIDDEN, causal_bias, hidden_from_modes
+from attnlib.models.attention_call import HIDDEN, causal_bias
+from attnlib.models.torch_internals import hidden_from_modes
 
 BLOCK = {"cpu": 2**18}
 """Scores computed at a time, as many as fit the cache."""

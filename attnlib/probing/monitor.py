@@ -10,11 +10,12 @@ from typing import Any, Self
 import numpy as np
 from torch import nn
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib.extras import extra_packages
+from attnlib.models import torch_internals
 from attnlib.probing.alarms import PATIENCE, Alarm, find_alarms
 from attnlib.probing.clipping import clip
-from attnlib.probing.observer import Observer, listed, make_collector
+from attnlib.probing.observer import Observer, list_first, make_collector
 from attnlib.probing.report import Report
 from attnlib.probing.summary import layer_name
 
@@ -94,7 +95,7 @@ class Monitor:
         rows: int = 256,
         on_alarm: Callable[[Alarm], object] | None = None,
     ) -> None:
-        interception.check_model(interception.uncompiled(model))
+        torch_internals.check_model(torch_internals.uncompiled(model))
         for name, function in {"log": log, "on_alarm": on_alarm}.items():
             if function is not None and not callable(function):
                 raise TypeError(f"{name} must be a function, got {name}={function!r:.80}")
@@ -156,7 +157,7 @@ class Monitor:
         logit) and raises errors as `clip`; the list is empty where no step has been watched.
         """
         table, self._unclipped = self._unclipped, None
-        return [] if table is None else clip(interception.uncompiled(self.model), table, limit)
+        return [] if table is None else clip(torch_internals.uncompiled(self.model), table, limit)
 
     def table(self) -> Any:
         """Return a pandas DataFrame: the tables of all watched steps, with a column `step`.
@@ -173,7 +174,7 @@ class Monitor:
         self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> None:
         """Start to watch this call if it is in training mode and its step is due."""
-        if not module.training or interception.in_backward_pass():
+        if not module.training or torch_internals.in_backward_pass():
             return
         step = self._calls if self.step is None else self.step
         self._calls += 1
@@ -190,9 +191,9 @@ class Monitor:
         if step % self.every or step in self.tables or self._observer is not None:
             return None
         self._watched = ExitStack()
-        self._watched.enter_context(interception.eagerly())  # first: it refuses graphs
+        self._watched.enter_context(torch_internals.eagerly())  # first: it refuses graphs
         self._report, self._watched_step = Report(theory=False), step
-        model = interception.uncompiled(self.model)
+        model = torch_internals.uncompiled(self.model)
         self._observer = Observer(model, make_collector(self._report, self.rows, self._rng))
         self._watched.enter_context(self._observer.at_work())
         return self._observer
@@ -232,7 +233,7 @@ class Monitor:
             alarms = [
                 f"{entry.name} in {entry.layer} head {entry.head}: {entry.why}" for entry in new
             ]
-            shown = listed(alarms, "; ")
+            shown = list_first(alarms, "; ")
             warnings.warn(f"step {step}: {shown} (monitor.alarms has all)", stacklevel=2)
 
     def callback(self) -> Any:
@@ -267,7 +268,7 @@ class Monitor:
         self.step = step
         self._expected_call.close()  # after an error it is open
         if step % self.every == 0:
-            self._expected_call.enter_context(interception.eagerly())
+            self._expected_call.enter_context(torch_internals.eagerly())
             self._add_hooks()
             self._expected_call.callback(self._remove_hooks)
 

@@ -16,16 +16,23 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib import _checking, interception
+from attnlib import _checking
 from attnlib.attention import is_rescaled
-from attnlib.attention.record import Layout, Weights, WrittenOut
-from attnlib.attention.written_out import ONE_KEY, Recorder, number_of_heads
-from attnlib.interception import ATTENTION, HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Arguments
+from attnlib.models import interception, torch_internals
+from attnlib.models.attention_call import (
+    ATTENTION,
+    HIDDEN,
+    MULTI_HEAD,
+    TRANSPARENT_MULTI_HEAD,
+    Arguments,
+)
+from attnlib.models.projections import layer_config
+from attnlib.models.softmax_record import Layout, Weights, WrittenOut
+from attnlib.models.softmax_recorder import ONE_KEY, Recorder, number_of_heads
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.report import Report
 from attnlib.probing.sample import sample_rows
 from attnlib.probing.tokens import Targets, Tokens, TokenTracker
-from attnlib.projections import layer_config
 
 OnCall = Callable[[str, int, Call, Tensor], None]
 """A function of a call's layer, its number in that layer and run, the call, and its output."""
@@ -117,13 +124,13 @@ def probe(
     report = Report(theory=theory, targets=targets is not None)
     on_call = make_collector(report, rows, np.random.default_rng(0))
     observer = Observer(model, on_call, TokenTracker(mask, targets))
-    with interception.parts_eagerly(model), observer.at_work():
+    with torch_internals.parts_eagerly(model), observer.at_work():
         yield report
     report.batch.finish()
     report.not_measured = observer.finish()
     report.notes = [f"{name or observer.model_name}: {x}" for name, x in observer.notes.items()]
     if report.not_finite:
-        names = listed(report.not_finite)
+        names = list_first(report.not_finite)
         warnings.warn(
             f"NaN or infinity in {names}: so is what the report has of them", stacklevel=3
         )
@@ -175,9 +182,9 @@ class Observer(interception.ModuleTracker):
         if not self.belongs(module):
             return
         tokens = self.tokens[-1] if self.tokens else Tokens()
-        if not interception.is_traced():
-            named = interception.named_arguments() if named is None else named
-            with interception.hidden_from_modes():
+        if not torch_internals.in_trace():
+            named = torch_internals.keyword_arguments() if named is None else named
+            with torch_internals.hidden_from_modes():
                 tokens = self.tracker.inner_tokens(module, args, named, tokens)
         self.tokens.append(tokens)
         super().enter_module(module, args, named)
@@ -188,19 +195,19 @@ class Observer(interception.ModuleTracker):
             self.tokens.pop()
         super().leave_module(module)
 
-    @interception.not_compiled
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    @torch_internals.not_compiled
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch and return its result; observe it if it is attention."""
         if torch.compiler.is_compiling():
             self.compiled = True
             return func(*args, **kwargs)
         # A backward pass that computes activations again runs the model a second time.
-        if not self.running or interception.in_backward_pass():
+        if not self.running or torch_internals.in_backward_pass():
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             return self.run_multi_head(*args, **kwargs)
         if func not in ATTENTION and not self.in_multi_head:
-            return self.recorder.call(func, args, kwargs, self.on_softmax)
+            return self.recorder.run(func, args, kwargs, self.on_softmax)
         result = func(*args, **kwargs)
         if func in ATTENTION:
             self.observe_attention(result, Arguments(*args, **kwargs))
@@ -238,17 +245,17 @@ class Observer(interception.ModuleTracker):
             if problem:
                 self.obstacles[name, problem] = None
                 return
-            if isinstance(self.recorder.known(values), Weights):
+            if isinstance(self.recorder.entry_of(values), Weights):
                 self.add_note(
                     name, "its weights average weights: its value and output columns are of them"
                 )
-            v, no_scale = layout.by_head(values), math.isnan(scale)
-            logits = layout.by_head(step.run(None, {})) if output is None or no_scale else q
+            v, unknown = layout.by_head(values), math.isnan(scale)
+            logits = layout.by_head(step.run(None, {})) if output is None or unknown else q
             z = logits.softmax(-1).to(v.dtype) @ v if output is None else layout.by_head(output)
-            mask = (
-                logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf) if no_scale else step.bias()
-            )
-            if not no_scale and mask is not None:
+            mask = None if unknown else step.bias()
+            if unknown:
+                mask = logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf)
+            elif mask is not None:
                 zero = mask.numel() == 1 and not mask.any()
                 mask = None if zero else layout.by_head(mask)
             plain_call = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
@@ -256,19 +263,19 @@ class Observer(interception.ModuleTracker):
             self.on_call(name or self.model_name, number, plain_call, z)
             measured = self.measured = True
 
-        call.valued = on_values
+        call.on_values = on_values
 
     def run_multi_head(self, *args: Any, **kwargs: Any) -> Any:
         """Call PyTorch's multi-head attention, observe the attention inside, return the result."""
         before = self.calls.total()
         self.in_multi_head = True
         with self:
-            result = MULTI_HEAD_ALONE(*args, **kwargs)
+            result = TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         if self.calls.total() == before:
             # need_weights=True writes attention out. Without, the same attention is a call.
             kwargs = {**kwargs, "need_weights": False, "training": False}
             with torch.no_grad(), self:
-                MULTI_HEAD_ALONE(*args, **kwargs)
+                TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         self.in_multi_head = False
         return result
 
@@ -328,14 +335,16 @@ class Observer(interception.ModuleTracker):
             why = "its weights are changed, or meet no values in a product of known form"
             self.obstacles[name, why] = None
         lines = [f"{name or self.model_name}: {why}" for name, why in self.obstacles]
-        lines += self.recorder.lines(self.shown)
-        lines += self.recorder.lines(self.shown, hints=True)
-        lines += [*self.in_threads(), *self._unseen_parts()]
+        lines += self.recorder.report_lines(self.label)
+        lines += self.recorder.report_lines(self.label, hints=True)
+        lines += [*self.modules_elsewhere(), *self._unseen_parts()]
         if not self.measured:
             if self.recorder.one_key:
                 lines.append(ONE_KEY)
             if self.ran and not lines:
-                ran = listed(f"{name or 'the model'} ({self.kinds[name]})" for name in self.ran)
+                ran = list_first(
+                    f"{name or 'the model'} ({self.class_names[name]})" for name in self.ran
+                )
                 lines = [f"{ran} ran, without a softmax of a product of queries and keys"]
             lines = lines or [
                 "If it has some, call the model itself inside the context, in the same thread; "
@@ -358,18 +367,18 @@ class Observer(interception.ModuleTracker):
                 "compiled runs as it is written under torch.compiler.set_stance('force_eager'); "
                 "flex_attention is another kernel, which is not measured"
             )
-        silent = self.silent()
+        silent = self.silent_modules()
         if silent or (self.compiled and self.sdpa_hint):
             remedy = f"; {self.sdpa_hint}" if self.sdpa_hint else ""
             yield (
-                f"{listed(silent) or 'its attention'} ran without calling "
+                f"{list_first(silent) or 'its attention'} ran without calling "
                 "scaled_dot_product_attention or a softmax of a product of queries and keys: "
                 f"another kernel cannot be seen{remedy}"
             )
 
 
-def listed(names: Iterable[str], separator: str = ", ") -> str:
-    """Return the first three names as one text, and how many more there are."""
+def list_first(names: Iterable[str], separator: str = ", ") -> str:
+    """Return a text of the first three names and the number of the others."""
     names = list(names)
     more = len(names) - NAMES_SHOWN
     return separator.join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -412,12 +421,12 @@ def _unflattened(heads: int, call: Call, result: Tensor) -> tuple[Call, Tensor]:
 
 def _obstacle(query: Tensor, key: Tensor) -> str:
     """Return the reason why a call cannot be measured, or ""."""
-    if interception.is_traced():
+    if torch_internals.in_trace():
         return "it is being traced"
     if type(query) not in (Tensor, nn.Parameter):
         return f"its queries are a {type(query).__name__}"
-    if interception.is_transformed(query):
-        return interception.TRANSFORMED
+    if torch_internals.is_transformed(query):
+        return torch_internals.TRANSFORMED
     if query.is_nested:
         return "its queries are a nested tensor"
     if query.numel() == 0 or key.numel() == 0:

@@ -5,7 +5,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from attnlib.interception import causal_bias
+from attnlib.models.attention_call import causal_bias
 from attnlib.probing.measure import Call, Queries
 
 SEQUENCES = 4

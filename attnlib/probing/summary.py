@@ -133,9 +133,8 @@ def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
         reasons = "; ".join(_unusual_reasons(line, math.isfinite(random_keys)))
         if reasons:
             ratio = effective_keys / (random_keys if math.isfinite(random_keys) else line["keys"])
-            ranked.append(
-                (abs(math.log(ratio)) if math.isfinite(effective_keys) else math.inf, line, reasons)
-            )
+            distance = abs(math.log(ratio)) if math.isfinite(effective_keys) else math.inf
+            ranked.append((distance, line, reasons))
     ranked.sort(key=lambda entry: -entry[0])
     return [(line, why) for _, line, why in ranked[:count]]
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from attnlib import _checking
-from attnlib.interception import HIDDEN
+from attnlib.models.attention_call import HIDDEN
 from attnlib.probing.measure import Call, Queries
 
 Places = NDArray[np.int64]

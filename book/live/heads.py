@@ -11,7 +11,7 @@ import numpy as np
 from attnlib import exact
 from attnlib._checking import FloatArray
 from attnlib.scores import Normal
-from experiments.lab.results import short
+from experiments.lab.results import to_json
 from experiments.real_heads.shown import ALPHAS, KEYS, SHOWN
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import Record, load
@@ -62,15 +62,15 @@ def atlas() -> dict[str, Any]:
         sizes = {"heads": model.heads, "layers": n.size // model.heads, "n": round(n[0])}
         # Effective keys of normal rows over n, 1/(n E Y).
         share = 1.0 / (n[0] * exact.collision_probability(Normal(), CURVE, sizes["n"]))
-        models.append({"name": model.name, **sizes, "random": short(share, 3)})
+        models.append({"name": model.name, **sizes, "random": to_json(share, 3)})
     return {
         "models": models,
         "needles": list(NEEDLES.values()),
         "finds": FINDS,
         "listed": LISTED,
-        "alphas": short(CURVE, 3),
+        "alphas": to_json(CURVE, 3),
         "columns": {
-            name: short(column, 3)
+            name: to_json(column, 3)
             for name, column in columns.items()
             if name not in ("model", "layer", "head", "n")
         },

@@ -18,7 +18,8 @@ from attnlib.attention import attend
 from attnlib.calibration import scale_gradient
 from attnlib.probing import Monitor, probe
 from experiments.benchmarks import Ratio, peak_growth, run_in_process, seconds
-from experiments.lab import data
+from experiments.lab import texts
+from experiments.lab.batches import training_batches
 from experiments.lab.model import Config, Transformer, loss, written_out
 from experiments.lab.train import Training, train
 
@@ -200,7 +201,7 @@ EVERY = (100, 50)
 NEVER = 10**9
 
 Step = Callable[[], None]
-Run = Callable[[Config, Training, data.Text], list[float]]
+Run = Callable[[Config, Training, texts.Text], list[float]]
 
 
 def book_model() -> tuple[nn.Module, Step]:
@@ -285,19 +286,19 @@ def monitored(pairs: int = 30, calls: int = 20_000) -> Iterator[Ratio]:
             )
 
 
-def laboratory(config: Config, training: Training, text: data.Text) -> list[float]:
+def laboratory(config: Config, training: Training, text: texts.Text) -> list[float]:
     """Return the losses of a run of the laboratory."""
     return train(config, training, text).losses.tolist()
 
 
 @mock.patch.object(functional, "scaled_dot_product_attention", written_out)
-def plain(config: Config, training: Training, text: data.Text) -> list[float]:
+def plain(config: Config, training: Training, text: texts.Text) -> list[float]:
     """Return the losses of the same run as a user would write it."""
     model = Transformer(config, training.seed)
     adam = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
     losses = []
-    for batch in data.batches(
-        data.split(text).training,
+    for batch in training_batches(
+        texts.split(text).training,
         sequence=config.sequence,
         batch=training.batch,
         steps=training.steps,
@@ -319,7 +320,7 @@ def steps_of_training(steps: int = 6, repeats: int = 3) -> Iterator[Ratio]:
     the same model, its attention softmax(QKᵀ/√d)V with the matrix of scores, and PyTorch's Adam as
     is.
     """
-    text = data.embedded()
+    text = texts.embedded()
     config = Config()
     training = Training(validation_windows=1, record_every=100)
     times: dict[Run, list[float]] = {laboratory: [], plain: []}

@@ -12,8 +12,8 @@ import numpy as np
 from experiments.census import audited, error_line, families, in_process, watched
 from experiments.census.families import Change
 from experiments.census.watched import Row
-from experiments.lab.results import short
-from experiments.records import Work, recorded
+from experiments.lab.results import to_json
+from experiments.records import Work, compute_missing
 
 SECONDS = 180
 """Of the processor, for each family."""
@@ -23,7 +23,7 @@ MOVED = 0.05
 Runs = dict[Any, Row]
 
 
-def work() -> Work:
+def entries_to_compute() -> Work:
     """Yield the families, and what measures one."""
     for family in families.names():
         yield {"family": family}, partial(measure_in_process, family)
@@ -138,17 +138,17 @@ def describe_call(what: Row, runs: dict[str, Row | None]) -> Row:
     other, size = runs.get("other"), runs.get("size")
     row = {key: what[key] for key in ("kind", "where", "d", "terms", "sink", "parameters")}
     row |= {"v": what.get("v"), "gate": what.get("gate", False)}
-    row |= {"alpha": short(what["alpha"], 4), "scale": short(what["scale"], 4)}
+    row |= {"alpha": to_json(what["alpha"], 4), "scale": to_json(what["scale"], 4)}
     if other:
         row["norm"] = [norm_axis(what, other, i) for i in (0, 1)]
         if 1.0 < other["largest"] < watched.LARGE * what["factor"] / 10:
-            row["cap"] = short(other["largest"], 4)
+            row["cap"] = to_json(other["largest"], 4)
     if size and 0.0 < size["scale"] < np.inf and size["d"] != what["d"]:
         power = np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])
         row |= {"power": round(float(power), 3), "other d": size["d"]}
     if values := position_factors(what):
-        row["alpha"] = short(what["rows"][0] * what["d"] ** 0.5, 4)
-        row["scale"] = short(what["rows"][0], 4)
+        row["alpha"] = to_json(what["rows"][0] * what["d"] ** 0.5, 4)
+        row["scale"] = to_json(what["rows"][0], 4)
         row["by position"] = values
     elif values := position_factors(runs.get("early")):
         row["from 4"] = values[-1]
@@ -157,7 +157,7 @@ def describe_call(what: Row, runs: dict[str, Row | None]) -> Row:
     for name in ("yarn", "mscale"):
         run = runs.get(name)
         if run and abs(run["alpha"] / what["alpha"] - 1.0) > SAME:
-            row[name] = short(run["alpha"] / what["alpha"], 4)
+            row[name] = to_json(run["alpha"] / what["alpha"], 4)
     return row
 
 
@@ -166,7 +166,7 @@ def position_factors(run: Row | None) -> list[float]:
     if not run or not run["rows"] or len(run["rows"]) != families.TOKENS or not run["rows"][0]:
         return []  # a row of one key, less its largest logit, has the derivative 0
     values = np.array(run["rows"]) / run["rows"][0]
-    return short(values, 4) if abs(values[-1] - 1.0) > MOVED else []
+    return to_json(values, 4) if abs(values[-1] - 1.0) > MOVED else []
 
 
 def norm_axis(what: Row, other: Row, i: int) -> str:
@@ -186,4 +186,6 @@ if __name__ == "__main__":
     if given.audit:
         audited.record(given.part, given.again)
     else:
-        recorded("census", work(), {"places": families.PLACES}, "torch", "transformers")
+        compute_missing(
+            "census", entries_to_compute(), {"places": families.PLACES}, "torch", "transformers"
+        )

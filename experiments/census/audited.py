@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlib.auditing import Report, audit, models
-from attnlib.interception import HIDDEN, LOOKS_LIKE_ATTENTION, MULTI_HEAD, MULTI_HEAD_ALONE
+from attnlib.models.attention_call import HIDDEN, MULTI_HEAD, TRANSPARENT_MULTI_HEAD
+from attnlib.models.interception import LOOKS_LIKE_ATTENTION
 from experiments import provenance
 from experiments.census import error_line, families, in_process
 from experiments.census.watched import WithoutWeights
@@ -50,11 +51,11 @@ class Sparse(WithoutWeights):
         self.weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self.maps: dict[Any, tuple[int, Tensor, Tensor]] = {}
 
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what the function returns with such weights."""
         if func is MULTI_HEAD:
             with self:
-                return MULTI_HEAD_ALONE(*args, **kwargs)
+                return TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         stand_in = self.replace_product(func, args, kwargs)
         return func(*args, **kwargs) if stand_in is None else stand_in
 
@@ -98,7 +99,7 @@ def use_sparse_weights(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def cache_kernels() -> Iterator[None]:
     """Ask a function of attention once, as it is in use: faults change what it is handed."""
-    ask, known = models._by_kernel, dict[Any, Any]()
+    ask, known = models._audit_kernels, dict[Any, Any]()
     functions = models._implementations
 
     def asked_once(call: models.ObservedCall, length: int) -> Any:
@@ -109,7 +110,7 @@ def cache_kernels() -> Iterator[None]:
     def in_use(module: Any) -> Any:
         return dict([next(iter(functions(module).items()))])
 
-    once = mock.patch.object(models, "_by_kernel", asked_once)
+    once = mock.patch.object(models, "_audit_kernels", asked_once)
     with once, mock.patch.object(models, "_implementations", in_use):
         yield
 

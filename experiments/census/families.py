@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, models
 
-from attnlib.interception import LOOKS_LIKE_ATTENTION
+from attnlib.models.interception import LOOKS_LIKE_ATTENTION
 from experiments.census.watched import Weightless
 
 TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))

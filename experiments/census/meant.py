@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attnlib.auditing
-from attnlib.auditing.meant import by_rotation
+from attnlib.auditing.meant import rotation_factor
 from experiments.records import Record, load
 
 PATH = Path(attnlib.auditing.__file__).with_name("meant.toml")
@@ -68,7 +68,7 @@ def default_rotation(family: str) -> float:
     from transformers import AutoConfig
 
     try:
-        return by_rotation(AutoConfig.for_model(family)) ** 2
+        return rotation_factor(AutoConfig.for_model(family)) ** 2
     except (ValueError, AttributeError, ImportError):  # a part of another family
         return 1.0
 

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlib.attention.written_out import summed_size
-from attnlib.interception import HIDDEN, MULTI_HEAD, MULTI_HEAD_ALONE, Mode, ModuleTracker
+from attnlib.models.attention_call import HIDDEN, MULTI_HEAD, TRANSPARENT_MULTI_HEAD
+from attnlib.models.interception import Mode, ModuleTracker
+from attnlib.models.softmax_recorder import summed_size
 
 BIG = 100_000
 """Weights with more numbers are one number, read many times."""
@@ -41,7 +42,7 @@ Row = dict[str, Any]
 class Weightless(Mode):
     """While a model is made: big weights take no memory, and nothing is written into them."""
 
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return one number as a big tensor; do nothing in place on a big weight."""
         name = getattr(func, "__name__", "")
         if func in FACTORIES:
@@ -143,12 +144,12 @@ class Watched(ModuleTracker, WithoutWeights):
         self.last: tuple[Row, Tensor] | None = None  # the last softmax, waiting for its values
         self.found: dict[tuple[str, int], Row] = {}
 
-    def called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return what stands for the function's result."""
         name = getattr(func, "__name__", "")
         if func is MULTI_HEAD:
             with self:
-                return MULTI_HEAD_ALONE(*args, **kwargs)
+                return TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         if func is functional.scaled_dot_product_attention:
             with self:
                 return plain_attention(*args, **kwargs)

@@ -11,7 +11,7 @@ import torch
 from attnlib._files import replace
 from experiments import packages
 from experiments.compatibility import FAMILIES, MORE, SEED, cells
-from experiments.records import Record, load, recorded
+from experiments.records import Record, compute_missing, load
 
 PAGE = Path(__file__).parents[2] / "chapters" / "compatibility.md"
 
@@ -89,7 +89,9 @@ def main() -> None:
     """Record what is not recorded yet, and write the page."""
     torch.set_num_threads(1)
     settings = {"seed": SEED}
-    record = recorded("compatibility", cells.work(), settings, "torch", "transformers")
+    record = compute_missing(
+        "compatibility", cells.entries_to_compute(), settings, "torch", "transformers"
+    )
     replace(PAGE, page(record).encode("utf-8"))
 
 

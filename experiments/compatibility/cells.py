@@ -247,7 +247,7 @@ CHECKS: dict[str, Callable[[Case], float]] = {
 TOOLS = tuple(CHECKS)
 
 
-def work() -> Work:
+def entries_to_compute() -> Work:
     """Yield the families, and what fills their cells."""
     for family in (*FAMILIES, *MORE):
         yield {"family": family}, partial(cells, family)

@@ -28,7 +28,7 @@ from attnlib import _files
 from attnlib.attention import attend, register, rescale
 from attnlib.auditing import audit
 from attnlib.calibration import fit_scales, scale_gradient
-from attnlib.interception import eagerly
+from attnlib.models.torch_internals import eagerly
 from attnlib.probing import Monitor, probe
 from experiments.lab.descent import Descent, descend, on_own_stream
 from experiments.lab.model import Config, Transformer, loss, written_out

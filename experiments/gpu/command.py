@@ -31,9 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.minutes is not None and not 0.0 < given.minutes < math.inf:
         parser.error(f"--minutes must be above 0, got {given.minutes}")
     if given.command == "pack":
-        from experiments.lab import corpus
+        from experiments.lab import python_corpus
 
-        path = corpus.pack()
+        path = python_corpus.pack()
         say(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
         return 0
     import torch

@@ -22,19 +22,20 @@ from torch import nn
 from attnlib import _files
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
-from experiments.lab import data, results, sweep
-from experiments.lab.data import Batch, Text
+from experiments.lab import results, sweep, texts
+from experiments.lab.batches import Batch
 from experiments.lab.descent import descend
 from experiments.lab.model import Transformer, named_law
-from experiments.lab.results import Setting, short
+from experiments.lab.results import Setting
+from experiments.lab.texts import Text
 from experiments.lab.train import (
     Training,
     batch_loss,
-    batches_of,
-    own_precision,
-    read,
+    device_batches,
+    mean_loss,
+    reading_windows,
     train_model,
-    windows_of,
+    training_precision,
 )
 
 HERE = Path(__file__).parent
@@ -85,8 +86,8 @@ def _tiny(setting: Setting) -> Setting:
             lengths=tuple(n // shorter for n in training.lengths),
             read_bytes=1024,
         ),
-        corpus=data.EMBEDDED,
-        sha256=data.sha256(data.EMBEDDED),
+        corpus=texts.EMBEDDED,
+        sha256=texts.sha256(texts.EMBEDDED),
     )
 
 
@@ -119,7 +120,7 @@ def go(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -
         say(f"{label}: {shown}, {seconds:.0f} s")
 
 
-loaded = cache(data.load)
+loaded = cache(texts.load)
 
 
 def trained(setting: Setting, end: float) -> Table:
@@ -134,7 +135,7 @@ def trained(setting: Setting, end: float) -> Table:
     model, run = train_model(config, training, text, after_step)
     measured: Table = {}
     if run.final_loss is not None:
-        parts = data.split(text)
+        parts = texts.split(text)
         measured["scale_gradients"] = gradients(model, training, parts.validation)
         if training.lengths:
             measured["extended"] = {
@@ -142,9 +143,9 @@ def trained(setting: Setting, end: float) -> Table:
                 for rule in (("none", "ssmax") if config.law == "none" else ("own",))
             }
     timing = {"seconds": time.monotonic() - start}
-    made = sweep.made_on(training.device)
-    line = results.encoded(setting, run, made, timing)
-    return {**line, **short(measured, 9)}
+    made = sweep.made_on_device(training.device)
+    line = results.encode(setting, run, made, timing)
+    return {**line, **results.to_json(measured, 9)}
 
 
 def gradients(model: Transformer, training: Training, text: Text) -> dict[str, Any]:
@@ -152,11 +153,11 @@ def gradients(model: Transformer, training: Training, text: Text) -> dict[str, A
     if not training.lengths:
         training = replace(training, lengths=(model.config.sequence,), read_bytes=2**15)
     by_length = {}
-    for windows in windows_of(text, training):
+    for windows in reading_windows(text, training):
         count, length = windows.inputs.shape
         rows = np.linspace(0, count - 1, min(TEXTS, count)).astype(int)
         texts = [Batch(*(tokens[i : i + 1] for tokens in windows)) for i in rows]
-        with own_precision(model, training):
+        with training_precision(model, training):
             by_length[str(length)] = scale_gradient(model, texts, batch_loss).samples
     return by_length
 
@@ -164,7 +165,7 @@ def gradients(model: Transformer, training: Training, text: Text) -> dict[str, A
 def extended(
     model: Transformer,
     training: Training,
-    parts: data.Split,
+    parts: texts.Split,
     rule: str,
     after_step: Callable[[int], object],
 ) -> list[float]:
@@ -182,12 +183,14 @@ def extended(
     )
     law = named_law("ssmax", length)
     with rescale(factor=law, train_length=length) if rule == "ssmax" else nullcontext():
-        batches = batches_of(parts.training, shape, more, None)
+        batches = device_batches(parts.training, shape, more, None)
 
         def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
             return batch_loss(model, batch, more.autocast)
 
         for step, *_ in descend(model, more, batches, loss):
             after_step(step + 1)
-        with own_precision(model, training):
-            return [read(model, windows) for windows in windows_of(parts.validation, training)]
+        with training_precision(model, training):
+            return [
+                mean_loss(model, windows) for windows in reading_windows(parts.validation, training)
+            ]

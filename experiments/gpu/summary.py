@@ -8,7 +8,7 @@ import numpy as np
 
 from attnlib._checking import FloatArray
 from experiments.gpu.runs import HERE, planned
-from experiments.judging import Part, between, number
+from experiments.judges.judging import Part, between, number
 from experiments.lab import results
 
 Table = dict[str, Any]
@@ -118,7 +118,7 @@ def recorded() -> Runs:
     return Runs()
 
 
-def of_gains() -> Iterator[Part]:
+def judge_gain() -> Iterator[Part]:
     """Yield what was predicted of QK-norm: A1 alone.
 
     Of the three rates from 4 two were run; another one could only lower the best from 4, and so
@@ -130,7 +130,7 @@ def of_gains() -> Iterator[Part]:
     yield number("A1", f"from 4, {len(best_of[4])} rates, less from 1", less, "at least 0.01")
 
 
-def of_lengths() -> Iterator[Part]:
+def judge_length() -> Iterator[Part]:
     """Yield what was predicted beyond the training length."""
     runs = recorded()
     none, _ = runs.lengths()

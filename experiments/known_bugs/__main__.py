@@ -31,7 +31,7 @@ import torch
 from experiments.compatibility import FAMILIES
 from experiments.known_bugs import BUGS, Bug, audits
 from experiments.probe_training import CONFIG, TRAINING, WINDOWS
-from experiments.records import Fields, Work, recorded
+from experiments.records import Fields, Work, compute_missing
 
 RATIOS = tuple(
     float(2.0**k) for k in (-6, -5, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8)
@@ -49,10 +49,10 @@ def main() -> None:
         "ratios": RATIOS,
         "bugs": [bug.name for bug in BUGS],
     }
-    recorded("known_bugs", work(cache(audits.Trained)), settings, "torch")
+    compute_missing("known_bugs", entries_to_compute(cache(audits.Trained)), settings, "torch")
 
 
-def work(trained: Callable[[], audits.Trained]) -> Work:
+def entries_to_compute(trained: Callable[[], audits.Trained]) -> Work:
     """Yield all that is recorded, and how it is found."""
 
     def rescaled(ratio: float) -> Fields:

@@ -18,7 +18,8 @@ from attnlib.probing import probe
 from experiments.compatibility import given, tiny
 from experiments.known_bugs.attention import Attend, attend
 from experiments.known_bugs.bugs import BUGS, KINDS, MULTIPLIERS, Bug
-from experiments.lab import data
+from experiments.lab import texts
+from experiments.lab.batches import validation_batch
 from experiments.lab.train import train_model
 from experiments.probe_training import CONFIG, TRAINING, WINDOWS
 from experiments.records import Fields
@@ -97,9 +98,9 @@ class Trained:
     """The model, and the loss of each window of unseen text as it should be."""
 
     def __init__(self) -> None:
-        corpus = data.load(data.SHAKESPEARE)
-        windows = data.validation_batch(
-            data.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
+        corpus = texts.load(texts.SHAKESPEARE)
+        windows = validation_batch(
+            texts.split(corpus).validation, sequence=CONFIG.sequence, windows=WINDOWS
         )
         self.inputs, self.targets = map(torch.from_numpy, windows)
         self.model, _ = train_model(CONFIG, TRAINING, corpus)

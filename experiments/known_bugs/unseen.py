@@ -24,7 +24,7 @@ from attnlib.auditing import audit
 from experiments.known_bugs.attention import Attend, attend, bias, grouped, mix, places, scaled
 from experiments.known_bugs.bugs import root
 from experiments.known_bugs.faults import SINK, windowed, yarn
-from experiments.records import Fields, Work, recorded
+from experiments.records import Fields, Work, compute_missing
 
 LABELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 KNOWN: dict[str, Fields] = LABELS.pop("known")
@@ -216,7 +216,7 @@ def audit_report(name: str) -> Fields:
     }
 
 
-def work() -> Work:
+def entries_to_compute() -> Work:
     """Yield all that is recorded, and how it is found."""
     for kind, names in (("report", LABELS), ("known", KNOWN)):
         for name in names:
@@ -225,4 +225,4 @@ def work() -> Work:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    recorded("known_bugs.unseen", work(), {"reports": LABELS}, "torch")
+    compute_missing("known_bugs.unseen", entries_to_compute(), {"reports": LABELS}, "torch")

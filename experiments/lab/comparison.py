@@ -1,4 +1,4 @@
-"""Sweeps compared: one variant against another, rate by rate and seed by seed.
+"""Compare the variants of a sweep, rate by rate and seed by seed.
 
 Runs of the same seed start from the same parameters and see the same batches, so a difference of
 two variants is taken within a seed, and its confidence interval over the seeds.
@@ -7,6 +7,7 @@ Source 002. Chapters: almost_scaled_training, training_details.
 """
 
 from collections.abc import Iterable, Sequence
+from math import log2
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ if TYPE_CHECKING:  # a sweep loads torch, and to compare what is finished needs 
 
 MEASURES = ("final_loss", "validation_loss")
 """The losses of a run that are compared."""
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Interval(NamedTuple):
@@ -78,14 +82,14 @@ def losses(outcomes: "Sequence[Outcome]", variant: str, measure: str = "final_lo
     A run that diverged has the loss ∞. Raises KeyError where a run is missing.
     Chapter: almost_scaled_training.
     """
-    values = {}
+    by_rate = {}
     for setting, run in outcomes:
         if setting.variant == variant:
             loss = getattr(run, measure)
-            at = setting.training.learning_rate, setting.training.seed
-            values[at] = np.inf if loss is None else loss
+            rate_and_seed = setting.training.learning_rate, setting.training.seed
+            by_rate[rate_and_seed] = np.inf if loss is None else loss
     seeds = dict.fromkeys(setting.training.seed for setting, _ in outcomes)
-    return np.array([[values[rate, seed] for seed in seeds] for rate in learning_rates(outcomes)])
+    return np.array([[by_rate[rate, seed] for seed in seeds] for rate in learning_rates(outcomes)])
 
 
 def losses_at_best(
@@ -121,7 +125,7 @@ def loss_increase(
 def loss_increase_with_own_rates(
     outcomes: "Sequence[Outcome]", changed: str, measure: str = "final_loss"
 ) -> FloatArray:
-    """Return the harm against the baseline, and in a last row that of each at its own best rate.
+    """Return the increase over the baseline, and in a last row that with each at its best rate.
 
     Shape (rates + 1, seeds). Raises as `losses`.
     Chapters: almost_scaled_training, training_details.
@@ -133,7 +137,7 @@ def loss_increase_with_own_rates(
 def loss_curves(
     outcomes: "Sequence[Outcome]", variant: str, learning_rate: float, parts: int
 ) -> FloatArray:
-    """Return the recorded losses of a variant at one rate, as means over equal parts of training.
+    """Return the losses of a variant at one rate as means over equal parts of training.
 
     Shape (seeds, parts). Raises ValueError where the losses of a run do not divide into `parts`.
     Chapters: almost_scaled_training, training_details.
@@ -156,3 +160,12 @@ def signed(differences: ArrayLike, digits: int = 2) -> str:
     """
     mean, half_width = interval(differences)
     return f"{mean:+.{digits}f} ± {half_width:.{digits}f}"
+
+
+def power_of_two(x: float) -> str:
+    """Return a power of two, such as a learning rate, as the pages write it.
+
+    >>> power_of_two(2**-10)
+    '2⁻¹⁰'
+    """
+    return "2" + f"{log2(x):g}".translate(SUPERSCRIPTS)

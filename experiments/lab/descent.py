@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlib import _checking
-from experiments.lab.fields import Checked, checked, from_zero
+from experiments.lab.fields import Checked, checked, not_negative
 
 Batch = TypeVar("Batch")
 
@@ -25,7 +25,7 @@ GAINS = ("scale", "slope")
 
 @dataclass(frozen=True)
 class Descent(Checked):
-    """How a model is trained, whatever it is trained on, with PyTorch's other defaults.
+    """How a model is trained, on a text or a task, with PyTorch's other defaults.
 
     With `warmup`, `decay`, `weight_decay` and `clip` it is trained as most people do.
     """
@@ -38,9 +38,9 @@ class Descent(Checked):
     """"none", or "linear" or "cosine": the learning rate falls to 0 in a line, or as a cosine."""
     warmup: int = checked(0, _checking.integer, minimum=0)
     """Steps in which the learning rate rises in a line; less than `steps`."""
-    weight_decay: float = checked(0.0, from_zero)
+    weight_decay: float = checked(0.0, not_negative)
     """AdamW's, of matrices: not of biases, of LayerNorm's gains and of `GAINS`; L2 with "sgd"."""
-    clip: float = checked(0.0, from_zero)
+    clip: float = checked(0.0, not_negative)
     """Gradients are shortened to this norm, all together; 0 for never."""
     gain_rate: float = checked(1.0, _checking.positive)
     """The learning rate of `GAINS`, over that of all else."""
@@ -59,8 +59,8 @@ class Descent(Checked):
             )
 
     @property
-    def decayed(self) -> float:
-        """Ση λ: by how much, in the log, AdamW's decay alone shrinks matrices in the whole run."""
+    def total_decay(self) -> float:
+        """Σ ηλ over the run: AdamW's decay alone divides matrices by the exponential of it."""
         rates = sum(map(self.rate, range(self.steps)))
         return self.learning_rate * self.weight_decay * rates
 
@@ -89,8 +89,8 @@ def descend(
     """
     steps = Graphs(model, descent, loss) if graphs else Steps(model, descent, loss)
     for step, batch in zip(range(descent.steps), batches, strict=False):
-        steps.at_rate((rate or descent.rate)(step))
-        yield step, batch, steps.gradients(batch)
+        steps.set_rate((rate or descent.rate)(step))
+        yield step, batch, steps.backward(batch)
         steps.update()
 
 
@@ -108,23 +108,23 @@ class Steps:
         self, model: nn.Module, descent: Descent, loss: Callable[[nn.Module, Any], Tensor]
     ) -> None:
         self.model, self.descent, self.loss = model, descent, loss
-        groups = _groups(model, descent)
+        groups = _parameter_groups(model, descent)
         self.rates = [group["lr"] for group in groups]
-        self.optimizer = self.begun(groups)
+        self.optimizer = self.make_optimizer(groups)
 
-    def begun(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        """Return the optimiser."""
+    def make_optimizer(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """Return the optimiser of groups of parameters."""
         if self.descent.optimizer == "sgd":
             return torch.optim.SGD(groups)
         return torch.optim.AdamW(groups, fused=True)
 
-    def at_rate(self, share: float) -> None:
+    def set_rate(self, share: float) -> None:
         """Set the learning rates to a share of the largest."""
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * share
 
-    def gradients(self, batch: Any) -> Tensor:
-        """Return the loss of a batch; its gradients are then there."""
+    def backward(self, batch: Any) -> Tensor:
+        """Return the loss of a batch, and set the gradients of the parameters."""
         self.optimizer.zero_grad()
         value = self.loss(self.model, batch)
         value.backward()  # type: ignore[no-untyped-call]
@@ -138,16 +138,17 @@ class Steps:
 
 
 class Graphs(Steps):
-    """Steps that are recorded once and replayed: small models wait for Python otherwise.
+    """Steps that are captured once and replayed: small models wait for Python otherwise.
 
-    The first three steps run as they are written, so that whatever is made once is there. All of a
-    run must be within one `on_own_stream()`. Batches are tuples of tensors of one
-    shape. A graph holds addresses: the learning rates are tensors, and gradients stay in place.
+    The first three steps run as usual, so that all that is made once is there. A whole run must be
+    within one `on_own_stream()`. Batches are tuples of tensors of one shape. A graph holds
+    addresses: the learning rates are tensors, and gradients stay in place.
     """
 
-    WRITTEN = 3
+    WARM_UP_STEPS = 3
+    """Steps before the capture."""
 
-    def begun(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+    def make_optimizer(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """Return the optimiser, its learning rates on the device."""
         device = next(self.model.parameters()).device
         self.seen, self.halves = 0, (torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph())
@@ -156,23 +157,23 @@ class Graphs(Steps):
             return torch.optim.SGD(groups, fused=True)
         return torch.optim.AdamW(groups, fused=True, capturable=True)
 
-    def at_rate(self, share: float) -> None:
+    def set_rate(self, share: float) -> None:
         """Set the learning rates, in place."""
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"].fill_(rate * share)
 
-    def gradients(self, batch: Any) -> Tensor:
-        """Return the loss of a batch; its gradients are then there."""
+    def backward(self, batch: Any) -> Tensor:
+        """Return the loss of a batch, and set the gradients of the parameters."""
         self.seen += 1
-        if self.seen <= self.WRITTEN:
-            return super().gradients(batch)
-        if self.seen == self.WRITTEN + 1:
+        if self.seen <= self.WARM_UP_STEPS:
+            return super().backward(batch)
+        if self.seen == self.WARM_UP_STEPS + 1:
             self.batch = [part.clone() for part in batch]
             self.optimizer.zero_grad()
-            with self._recorded(0):
+            with self._capture(0):
                 self.value = self.loss(self.model, self.batch)
                 self.value.backward()  # type: ignore[no-untyped-call]
-            with self._recorded(1):
+            with self._capture(1):
                 super().update()
         for place, part in zip(self.batch, batch, strict=True):
             place.copy_(part)
@@ -181,17 +182,18 @@ class Graphs(Steps):
 
     def update(self) -> None:
         """Change the parameters by their gradients."""
-        if self.seen <= self.WRITTEN:
+        if self.seen <= self.WARM_UP_STEPS:
             super().update()
         else:
             self.halves[1].replay()
 
-    def _recorded(self, half: int) -> AbstractContextManager[Any]:
+    def _capture(self, half: int) -> AbstractContextManager[Any]:
+        """Return the context that captures a half of a step."""
         return torch.cuda.graph(self.halves[half], stream=torch.cuda.current_stream())
 
 
-def _groups(model: nn.Module, descent: Descent) -> list[dict[str, Any]]:
-    """Return the parameters with their learning rate and their decay."""
+def _parameter_groups(model: nn.Module, descent: Descent) -> list[dict[str, Any]]:
+    """Return groups of parameters for PyTorch, each with its learning rate and its decay."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         gain = name.rpartition(".")[2] in GAINS

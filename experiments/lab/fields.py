@@ -1,8 +1,8 @@
-"""Configurations that check themselves: each field says beside its default what it may be.
+"""Configurations that check themselves: each field has its check beside its default.
 
 A configuration is a frozen dataclass that inherits `Checked` and declares its fields by `checked`.
-What is written into a record, and what a run is known by, is only what differs from the defaults:
-so a new field, whose default is what was done before, changes no recorded run.
+Records and the identities of runs have only what differs from the defaults: so a new field, whose
+default is what was done before, changes no recorded run.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ def checked(default: Any, check: Callable[..., Any], **allowed: Any) -> Any:
     return dataclasses.field(default=default, metadata={"check": partial(check, **allowed)})
 
 
-def amount(name: str, value: Any, *, words: Sequence[str]) -> float | str:
-    """Return a number above 0, or one of `words`."""
+def positive_or_word(name: str, value: Any, *, words: Sequence[str]) -> float | str:
+    """Return the value, a number above 0 or one of `words`; ValueError or TypeError for others."""
     return (
         _checking.choice(name, value, words)
         if isinstance(value, str)
@@ -30,18 +30,18 @@ def amount(name: str, value: Any, *, words: Sequence[str]) -> float | str:
     )
 
 
-def from_zero(name: str, value: Any) -> float:
-    """Return a number that is 0 or above."""
+def not_negative(name: str, value: Any) -> float:
+    """Return the value, a number from 0 on."""
     return float(_checking.finite(name, _checking.number(name, value), minimum=0.0))
 
 
-def lengths(name: str, value: Any) -> tuple[int, ...]:
-    """Return whole numbers of keys or tokens, from 2 on."""
+def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
+    """Return the values, numbers of keys or tokens: whole, from 2 to 2²⁰."""
     return tuple(_checking.integer(name, n, minimum=2, maximum=2**20) for n in value)
 
 
 class Checked:
-    """Gives a dataclass the check of its fields."""
+    """A dataclass whose fields are checked when it is made."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
@@ -55,6 +55,6 @@ class Checked:
         return {f.name: values[f.name] for f in fields if values[f.name] != f.default}
 
 
-def names(configuration: type[Checked]) -> tuple[str, ...]:
-    """Return the names of the fields."""
+def field_names(configuration: type[Checked]) -> tuple[str, ...]:
+    """Return the names of a configuration's fields."""
     return tuple(field.name for field in dataclasses.fields(configuration))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Measure the rows of a head whose needle is known, at one length or at several.
+"""Measure the rows of heads whose needle is known, at one length or at several.
 
 The measures are the gap g, the variance of the other logits and their mean under softmax, the
 needle's weight, the loss, the multiplier t* of all logits at which the loss is least, and the loss
@@ -18,14 +18,14 @@ from experiments.lab.model import BYTES, named_law
 
 SLACK = 0.1
 """In nats: `least` is the smallest multiplier whose loss is above the best by no more."""
-MOST = 64.0
-"""t* is looked for from 1/MOST to MOST, and is the end where it lies beyond."""
+MAX_MULTIPLIER = 64.0
+"""t* is looked for up to it and down to its inverse; beyond an end it is that end."""
 LAWS = ("root_log", "ssmax", "qwen", "llama_4", "yarn", "infoscale")
 """The laws in dispute, beside that of no law: log n is "ssmax", and "qwen" from n₀ on."""
 
 
 def multipliers(n: int, length: int, d: int) -> dict[str, float]:
-    """Return each of `LAWS` at n keys, over what it is at `length`, for heads of d dimensions."""
+    """Return each of `LAWS` at n keys over the same at `length`, for heads of d dimensions."""
     rules = {law: named_law(law, length) for law in LAWS}
     return {law: float(rule.scale(n, d) / rule.scale(length, d)) for law, rule in rules.items()}
 
@@ -41,45 +41,47 @@ class Trial(NamedTuple):
     # `answers`, that loss under `LAWS` in all heads, where it has no policy of its own
 
 
-def of_lengths(tested: Iterable[Trial], length: int, d: int) -> list[dict[str, Any]]:
-    """Return what is measured in tests, the first of them at n₀.
+def measure_trials(trials: Iterable[Trial], length: int, d: int) -> list[dict[str, Any]]:
+    """Return the measures of each trial, the first of them at n₀.
 
-    That is `measured`, what `foresight` gives, and what a Transformer answers; of several heads, in
-    `heads`, the t* of each that has rows, on these. The laws of a model with a policy or a law of
-    its own are none: it is measured at that.
+    They are those of `measure_rows` and `length_predictor`, and the answers of a Transformer; of
+    several heads, in `heads`, the t* of each that has rows, on these. A model with a policy or a
+    law of its own is measured at that, and its `laws` are none.
     """
     tests: list[dict[str, Any]] = []
-    for n, heads, needle, token, results in tested:
-        here = np.arange(len(needle))
+    for n, heads, needle, token, results in trials:
+        row = np.arange(len(needle))
         if not tests:
             shifted = heads - heads.max(axis=-1, keepdims=True)
-            weights = np.exp(shifted[here, :, needle]) / np.exp(shifted).sum(axis=-1)
-            of_token = [np.bincount(token, row, minlength=BYTES) for row in weights.T]
+            weights = np.exp(shifted[row, :, needle]) / np.exp(shifted).sum(axis=-1)
+            of_token = [np.bincount(token, weight, minlength=BYTES) for weight in weights.T]
             head_of = np.argmax(of_token, axis=0)
-        logits = heads[here, head_of[token]]
+        logits = heads[row, head_of[token]]
         if not tests:
-            foresee = foresight(logits, needle)
+            predict = length_predictor(logits, needle)
         own_law = bool(results) and not results["answers"]
-        numbers = measured(logits, needle, {} if own_law else multipliers(n, length, d))
-        tests.append({**numbers, **foresee(logits.shape[1]), **results, "n": n})
+        numbers = measure_rows(logits, needle, {} if own_law else multipliers(n, length, d))
+        tests.append({**numbers, **predict(logits.shape[1]), **results, "n": n})
         if heads.shape[1] > 1:
-            rows = [head_of[token] == head for head in np.unique(head_of[token])]
-            best = [measured(logits[own_rows], needle[own_rows])["best"] for own_rows in rows]
+            masks = [head_of[token] == head for head in np.unique(head_of[token])]
+            best = [measure_rows(logits[mask], needle[mask])["best"] for mask in masks]
             tests[-1]["heads"] = [{"best": multiplier} for multiplier in best]
     return tests
 
 
-def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], dict[str, float]]:
-    """Return what gives, from rows of one length, the weight and the loss at another n.
+def length_predictor(
+    logits: FloatArray, needle: NDArray[np.int64]
+) -> Callable[[int], dict[str, float]]:
+    """Return a function of n that predicts weight and loss there from rows of one length.
 
     No parameter is fitted. With the gap g of each row and κ(1) of all others, `annealed_loss` is
     the mean of log(1 + (n − 1)e^{κ − g}), which is too large near freezing. `predicted_weight` and
     `predicted_loss` are the integrals of `attnlib.retrieval`, of the logits themselves in place of
     a law: ∫ A φ^{n−1} du and ∫ φ_*(1 − φ^{n−1}) du. Chapter: length_extrapolation.
     """
-    here, gaps = np.arange(len(logits)), _gaps(logits, needle)
+    row, gaps = np.arange(len(logits)), _gaps(logits, needle)
     others = np.delete(
-        (logits - (logits[here, needle] - gaps)[:, None]).ravel(), here * logits.shape[1] + needle
+        (logits - (logits[row, needle] - gaps)[:, None]).ravel(), row * logits.shape[1] + needle
     )
     top = others.max()
     kappa = float(np.log(np.exp(others - top).mean()) + top)
@@ -91,7 +93,7 @@ def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], 
     chance = np.exp(gaps - u[:, None])
     needle_first, needle_below = (chance * np.exp(-chance)).mean(1), np.exp(-chance).mean(1)
 
-    def at(n: int) -> dict[str, float]:
+    def predict(n: int) -> dict[str, float]:
         below = np.exp((n - 1.0) * log_phi)
         return {
             "annealed_loss": float(np.logaddexp(0.0, np.log(n - 1.0) + kappa - gaps).mean()),
@@ -99,22 +101,22 @@ def foresight(logits: FloatArray, needle: NDArray[np.int64]) -> Callable[[int], 
             "predicted_loss": float((needle_below * (1.0 - below)).sum() * 0.25),
         }
 
-    return at
+    return predict
 
 
 def _gaps(logits: FloatArray, needle: NDArray[np.int64]) -> FloatArray:
-    """Return the needle's logit less the mean of the others, for each row."""
+    """Return the needle's logit less the mean of the others, (rows,)."""
     n = logits.shape[1]
     target = logits[np.arange(len(logits)), needle].astype(np.float64)
-    rest: FloatArray = logits.sum(axis=1, dtype=np.float64) - target
-    gaps: FloatArray = target - rest / (n - 1.0)
+    others: FloatArray = logits.sum(axis=1, dtype=np.float64) - target
+    gaps: FloatArray = target - others / (n - 1.0)
     return gaps
 
 
-def measured(
+def measure_rows(
     logits: FloatArray, needle: NDArray[np.int64], laws: dict[str, float] | None = None
 ) -> dict[str, Any]:
-    """Return what a head does to rows: `logits` of shape (rows, n), and where the needle is.
+    """Return measures of rows: `logits`, shape (rows, n), and the places of their `needle`.
 
     Means over the rows of: `gap`, the needle's logit less the mean of the others; `variance`, of
     these; `weight`, P; `loss`, −log P. `slope` is κ'(1), κ(t) = log E e^{tℓ} of the others of all
@@ -122,22 +124,22 @@ def measured(
     that makes the loss least, to 1e-6 of it; `least` the smallest one whose loss is above that by
     0.1 at most; `laws` the loss under multipliers with names. Chapter: length_extrapolation.
 
-    >>> row = measured(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
+    >>> row = measure_rows(np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 2.0]]), np.array([0, 1]))
     >>> row["gap"], row["variance"], round(row["weight"], 3)
     (1.5, 1.0, 0.628)
     """
     number, n = logits.shape
-    here = np.arange(number)
+    row = np.arange(number)
     below = logits - logits.max(axis=1, keepdims=True)
-    target = below[here, needle].astype(np.float64)
+    target = below[row, needle].astype(np.float64)
     losses = _losses(below, target, 1.0)
     gaps = _gaps(logits, needle)
-    mean = logits[here, needle] - gaps
+    mean = logits[row, needle] - gaps
     others = logits - mean[:, None].astype(logits.dtype)
-    others[here, needle] = 0.0
+    others[row, needle] = 0.0
     squares = np.square(others).sum(axis=1, dtype=np.float64) / max(1, n - 2)
     weights = np.exp(others - float(others.max()))
-    weights[here, needle] = 0.0
+    weights[row, needle] = 0.0
     slope = (weights * others).sum(dtype=np.float64) / weights.sum(dtype=np.float64)
     return {
         "n": n,
@@ -152,25 +154,26 @@ def measured(
 
 
 def _losses(below: FloatArray, target: FloatArray, t: float) -> FloatArray:
-    """Return −log P of each row under a multiplier, from logits `below` the row's largest."""
+    """Return −log P of each row under a multiplier t, from logits less the row's largest."""
     sums = np.exp(t * below).sum(axis=1, dtype=np.float64)
     losses: FloatArray = np.log(sums) - t * target
     return losses
 
 
 def _best_multiplier(below: FloatArray, target: FloatArray) -> dict[str, float]:
-    """Return t*, its loss, and the least multiplier that is good enough."""
+    """Return t* as `best`, and `least`, the smallest multiplier within `SLACK` of its loss."""
     from scipy.optimize import brentq  # takes as long to load as all of attnlib
 
     def slope(log_t: float) -> float:
+        """Return ∂L/∂t of the mean loss."""
         weights = np.exp(np.exp(log_t) * below)
         sums = weights.sum(axis=1, dtype=np.float64)
         weights *= below
         return float((weights.sum(axis=1, dtype=np.float64) / sums - target).mean())
 
-    end, lowest = float(np.log(MOST)), 1.0 / MOST
+    end, lowest = float(np.log(MAX_MULTIPLIER)), 1.0 / MAX_MULTIPLIER
     if slope(end) <= 0.0:
-        best = MOST
+        best = MAX_MULTIPLIER
     elif slope(-end) >= 0.0:
         best = lowest
     else:
@@ -178,6 +181,7 @@ def _best_multiplier(below: FloatArray, target: FloatArray) -> dict[str, float]:
     best_loss = float(_losses(below, target, best).mean())
 
     def excess(t: float) -> float:
+        """Return the loss above the best one, less `SLACK`."""
         return float(_losses(below, target, t).mean()) - best_loss - SLACK
 
     least = lowest if excess(lowest) <= 0.0 else float(brentq(excess, lowest, best, xtol=1e-6))

@@ -1,4 +1,4 @@
-"""A small Transformer over bytes, and the variants of its attention under study.
+"""A small Transformer over bytes, with the variants of its attention under study.
 
 Decoder or masked encoder, from the same blocks: pre-norm LayerNorm, GELU, positions that are
 learned and absolute, rotary, none, or the tokens just before. The attention branch of a block adds,
@@ -26,26 +26,26 @@ from torch.nn import functional
 
 from attnlib import _checking, annealed, typical
 from attnlib.attention import attend
-from attnlib.attention.arithmetic import scaled
+from attnlib.attention.arithmetic import scaled_attention
 from attnlib.attention.options import Options, checked_policy
-from attnlib.interception import Arguments
+from attnlib.models.attention_call import Arguments
 from attnlib.policies import POLICIES, Policy, own
 from attnlib.scores import Cosine, DotProduct
-from experiments.lab import data
-from experiments.lab.fields import Checked, amount, checked
+from experiments.lab.batches import IGNORED, WEIGHT_STREAM
+from experiments.lab.fields import Checked, checked, positive_or_word
 
 BYTES = 256
-"""What a decoder tells apart; an encoder has one token more, for a hidden byte."""
+"""Tokens of a decoder; an encoder has one more, for a hidden byte."""
 POSITIONS = ("learned", "rotary", "none", "preceding")
 PRECEDING = 3
-"""How many tokens before its own the input has with such positions."""
+"""Tokens before its own that an input has with positions "preceding"."""
 FACTORS = ("constant", "inverse")
 """Words for a factor: see `Config.factor`."""
 
 
 @dataclass(frozen=True)
 class Config(Checked):
-    """A model: its size, and what its attention does. The defaults are source 002's baseline.
+    """A model: its size and its attention. The defaults are source 002's baseline.
 
     Raises ValueError or TypeError that names a field, its value and what is allowed. Source 002.
     Chapter: almost_scaled_training.
@@ -64,7 +64,7 @@ class Config(Checked):
     """The length n of a window."""
     causal: bool = checked(True, _checking.flag)
     """A decoder that predicts the next byte; else an encoder that fills in masked bytes."""
-    alpha: float | str = checked(1.0, amount, words=("annealed", "typical"))
+    alpha: float | str = checked(1.0, positive_or_word, words=("annealed", "typical"))
     """What multiplies q·k/√d, so that it is the standard deviation of the logits of random q and k,
     or with `cosine` the scale, what multiplies cos(q, k), whose standard deviation is 1/√d. A
     number, or "annealed" or "typical", the best ones for this size: see `alpha_number`."""
@@ -75,17 +75,17 @@ class Config(Checked):
     """The policy's constants that are a length of training are `sequence`."""
     cosine: bool = checked(False, _checking.flag)
     """Bring q and k to length 1 (QK-norm)."""
-    post_scale: float | str = checked("none", amount, words=("none", "constant", "exact"))
+    post_scale: float | str = checked("none", positive_or_word, words=("none", "constant", "exact"))
     """c: "none" (1), "constant" ((n/e)^½ with n = sequence, as in source 002), "exact" (for the
     number of keys at each position: `attnlib.exact.post_scale`), or a number."""
-    residual_weight: float | str = checked(1.0, amount, words=FACTORS)
+    residual_weight: float | str = checked(1.0, positive_or_word, words=FACTORS)
     """r: a number, "constant" ((n/e)^½) or "inverse" ((n/e)^−½)."""
     weighted_bias: bool = checked(False, _checking.flag)
     """r multiplies the bias too."""
-    projection_gain: float | str = checked(1.0, amount, words=FACTORS)
-    """What W is multiplied by at initialisation: as for r."""
+    projection_gain: float | str = checked(1.0, positive_or_word, words=FACTORS)
+    """The factor on W at initialisation: as for r."""
     start_factor: float = checked(1.0, _checking.positive)
-    """What the logits are multiplied by at initialisation: W_q and W_k by its root."""
+    """The factor on the logits at initialisation: its root is on W_q and on W_k."""
     initialisation: str = checked("unit", _checking.choice, allowed=("unit", "pytorch"))
     """"unit" or "pytorch", as source 002 has it: see `Transformer`."""
     input_norm: bool = checked(False, _checking.flag)
@@ -96,10 +96,10 @@ class Config(Checked):
     """What also multiplies them where a query sees n keys, 1 at n₀ = `sequence`: 1, √(log n/log n₀)
     or log n/log n₀, which is SSMax with `learned_scale`; or "own": a + b log n/log n₀, where each
     head learns a, 1 at the start, and b, 0 at the start."""
-    skip_weight: float | str = checked(1.0, amount, words=FACTORS)
-    """What multiplies the input that the branch is added to: as for r."""
-    hidden_weight: float | str = checked(1.0, amount, words=FACTORS)
-    """What multiplies the other branch of the block, the network's: as for r."""
+    skip_weight: float | str = checked(1.0, positive_or_word, words=FACTORS)
+    """The factor on the input that the branch is added to: as for r."""
+    hidden_weight: float | str = checked(1.0, positive_or_word, words=FACTORS)
+    """The factor on the other branch of the block, the network's: as for r."""
     positions: str = checked("learned", _checking.choice, allowed=POSITIONS)
     """"learned" (an embedding), "rotary", "none", or "preceding": the input is of a token and the
     three before it, and there are no others. But for "learned" a model reads any length, and what
@@ -124,7 +124,7 @@ class Config(Checked):
                     "policy and alpha both say what the scale is: give one of them, "
                     f"got policy={self.policy!r} and alpha={self.alpha!r}"
                 )
-            # What it cannot be asked shows here, before a sweep begins.
+            # A size that the policy does not take is refused here, before a sweep begins.
             policy = checked_policy(self.policy, self.cosine, "cosine")
             policy.scale(self.sequence, self.head_size)
 
@@ -139,13 +139,13 @@ class Config(Checked):
         return math.sqrt(self.sequence / math.e)
 
     def factor(self, value: float | str) -> float:
-        """Return `value`, or what "constant" and "inverse" stand for: (n/e)^½, (n/e)^−½."""
+        """Return `value`, or the number of the word: "constant" (n/e)^½, "inverse" (n/e)^−½."""
         if isinstance(value, str):
             return self.note_factor if value == "constant" else 1.0 / self.note_factor
         return value
 
     def alpha_number(self) -> float:
-        """Return `alpha`, or the number that the word stands for.
+        """Return `alpha`, or the number of the word.
 
         "annealed" is `annealed.best_alpha`, "typical" `typical.best_alpha` of 100,000 rows drawn
         with seed 0, which takes a second the first time; both for the law of q·k/√d, or of the
@@ -157,8 +157,8 @@ class Config(Checked):
         return self.alpha
 
 
-def fitted(policy: str, length: int) -> Policy:
-    """Return a policy by name, those of its constants that are a length of training set to this."""
+def with_train_length(policy: str, length: int) -> Policy:
+    """Return a policy by name; its constants that are a length of training are `length`."""
     rule = POLICIES[policy]
     names = [name for name in rule.constants if name == "train_length"]
     names += ["floor"] if policy == "llama_4" else []
@@ -166,14 +166,15 @@ def fitted(policy: str, length: int) -> Policy:
 
 
 def named_law(law: str, length: int) -> Policy:
-    """Return "root_log", √log n, or a policy by name, for models of this length."""
+    """Return "root_log", √log n, or a policy by name, for a length of training."""
     if law == "root_log":
         return own(lambda n, d, position: np.sqrt(np.log(n)))
-    return fitted(law, length)
+    return with_train_length(law, length)
 
 
 @lru_cache
 def _best_alpha(word: str, law: Cosine | DotProduct, n: int) -> float:
+    """Return the best α by "annealed" or by "typical"."""
     if word == "annealed":
         return float(annealed.best_alpha(law, n))
     return float(typical.best_alpha(law, n, rows=100_000, seed=0).value)
@@ -186,7 +187,7 @@ class Attention(nn.Module):
     """
 
     packed_projection = "input"
-    """What gives q, k and v, one after the other: for `attnlib.probing.clip`."""
+    """The layer of q, k and v, one after the other: for `attnlib.probing.clip`."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -203,7 +204,7 @@ class Attention(nn.Module):
         number = None if config.policy else config.alpha_number()
         policy: str | Policy | None = config.policy
         if config.policy is not None and config.fit_policy:
-            policy = fitted(config.policy, config.sequence)
+            policy = with_train_length(config.policy, config.sequence)
         self.options = Options(
             policy=policy,
             alpha=None if config.cosine else number,
@@ -213,26 +214,26 @@ class Attention(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the branch, shape (batch, sequence, width) as x."""
-        weighted = functional.linear(self.attend(*self.projected(x)), self.output.weight)
+        """Return the branch, of the shape of x, (batch, sequence, width)."""
+        weighted = functional.linear(self.attend(*self.project(x)), self.output.weight)
         # r multiplies Wz and never b, in one kernel for every r: r·c = 1 stays exact.
         if self.config.weighted_bias:
             return (weighted + self.output.bias) * self.residual_weight
         return torch.add(self.output.bias, weighted, alpha=self.residual_weight)
 
-    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k and v, shape (batch, heads, sequence, head_size)."""
         heads = self.input(x).unflatten(-1, (3, self.config.heads, self.config.head_size))
         q, k, v = heads.permute(2, 0, 3, 1, 4).unbind(0)
         if self.config.positions == "rotary":
-            q, k = (rotated(vectors, share=self.config.rotary_share) for vectors in (q, k))
+            q, k = (rotate(vectors, share=self.config.rotary_share) for vectors in (q, k))
         gain = self.gain(x.shape[-2])
         if gain is not None and not self.config.cosine:
             q = q * gain[..., None]
         return q, k, v
 
     def gain(self, length: int) -> Tensor | None:
-        """Return what multiplies the logits, shape (heads or 1, length or 1); None for nothing."""
+        """Return the learned factor and the law's, (heads or 1, length or 1); None without both."""
         config, gain = self.config, None if self.scale is None else self.scale[:, None]
         if config.law == "none":
             return gain
@@ -256,11 +257,11 @@ class Attention(nn.Module):
         if gain is None:
             z = attend(q, k, v, is_causal=causal, **self.options._asdict())
         else:  # a factor of q would be lost where q is brought to length 1
-            z = scaled(Arguments(q, k, v, is_causal=causal), self.options, kernel, gain)
+            z = scaled_attention(Arguments(q, k, v, is_causal=causal), self.options, kernel, gain)
         return z.transpose(-3, -2).flatten(-2)
 
 
-def rotated(x: Tensor, base: float = 10000.0, share: float = 1.0) -> Tensor:
+def rotate(x: Tensor, base: float = 10000.0, share: float = 1.0) -> Tensor:
     """Return queries or keys, (…, sequence, size), turned by their positions: rotary positions.
 
     Entry i and entry i + size/2 are a plane, turned by position · base^(−2i/size), or not at all
@@ -340,8 +341,9 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def _initialise(self, seed: int) -> None:
-        # NumPy draws them, in the order of the modules: the same numbers on every device.
-        rng = np.random.default_rng([seed, data.WEIGHTS])
+        """Set the initial parameters."""
+        # NumPy draws the parameters, in the order of the modules: the same on every device.
+        rng = np.random.default_rng([seed, WEIGHT_STREAM])
         unit = self.config.initialisation == "unit"
         for module in self.modules():
             if isinstance(module, nn.Embedding):
@@ -366,7 +368,7 @@ class Transformer(nn.Module):
                     parameter[queries_and_keys].mul_(math.sqrt(self.config.start_factor))
 
     def gains(self) -> list[list[Tensor]]:
-        """Return what each block has learned of a and b in `Config.law`, a number for each head."""
+        """Return each block's learned `scale` and `slope`, where there are such, (heads,) each."""
         blocks = [cast(Block, block).attention for block in self.blocks]
         return [[p.detach() for p in (a.scale, a.slope) if p is not None] for a in blocks]
 
@@ -383,10 +385,10 @@ class Transformer(nn.Module):
             )
         x = self.token(tokens)
         if self.preceding is not None:  # token 0 stands before the first
-            each = len(self.preceding.weight) // PRECEDING
+            tokens_each = len(self.preceding.weight) // PRECEDING
             for back in range(1, PRECEDING + 1):
                 before = functional.pad(tokens, (back, 0))[..., :length]
-                x = x + self.preceding(before + (back - 1) * each)
+                x = x + self.preceding(before + (back - 1) * tokens_each)
         x = self.input_norm(x if self.position is None else x + self.position.weight[:length])
         for block in self.blocks:
             x = block(x, ratios)
@@ -401,15 +403,13 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
     >>> loss(torch.zeros(2, 16, 256), torch.zeros(2, 16, dtype=torch.long))  # log 256
     tensor(5.5452)
     """
-    return functional.cross_entropy(
-        logits.flatten(0, -2), targets.flatten(), ignore_index=data.IGNORED
-    )
+    return functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
 
 
 def written_out(
     q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool, scale: float | None = None, **_: Any
 ) -> Tensor:
-    """Return what PyTorch's kernel does, softmax(scale · q kᵀ) v, with the matrix of scores."""
+    """Return softmax(scale · q kᵀ) v as PyTorch's kernel does, but with the matrix of scores."""
     scores = (q @ k.mT) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
         future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)

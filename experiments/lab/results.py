@@ -1,8 +1,8 @@
-"""The runs of an experiment in one file: a line for each, which says what was run and what it gave.
+"""The results of an experiment in one file: a line for each run, with its configuration.
 
-A line is a JSON object with a run's configuration (what differs from the defaults), what it was
-made with, how long it took, and what it gave. A line is written at once when its run is finished.
-The last line may have been interrupted, and then it is not there.
+A line is a JSON object with a run's configuration (all that differs from the defaults), the
+versions and the processor, the time that it took, and its result. It is written when the run is
+finished. A last line that was interrupted counts as not there.
 
 Source 002. Chapter: almost_scaled_training.
 """
@@ -18,9 +18,9 @@ from filelock import FileLock
 
 from attnlib import _files
 from experiments.lab.model import Config
-from experiments.lab.recall import HeadResult
 from experiments.lab.tasks import Task
 from experiments.lab.train import PRECISIONS, Run, Training
+from experiments.lab.train_task import TaskRun
 
 Table = dict[str, Any]
 
@@ -33,7 +33,7 @@ class Setting:
     """One run of a sweep. Chapter: almost_scaled_training."""
 
     variant: str
-    """What the file calls it."""
+    """Its name in the file."""
     config: Config
     """The model."""
     training: Training | Task
@@ -44,7 +44,7 @@ class Setting:
     """Of the text."""
 
     def identity(self) -> Table:
-        """Return what a run is known by: all that differs from the defaults, and the text."""
+        """Return all that differs from the defaults, and the text: no two runs have the same."""
         model, training = self.config.changes(), self.training.changes()
         if isinstance(self.training, Task):
             return {"model": model, "task": training}
@@ -53,64 +53,64 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """The identity as a word."""
-        return key_of(self.identity())
+        """The identity as a string."""
+        return run_key(self.identity())
 
 
-def key_of(table: Table) -> str:
-    """Return what the line of a run is known by: its identity as a word."""
+def run_key(table: Table) -> str:
+    """Return the identity in a line as a string."""
     parts = ("model", "training", "task", "corpus")
     return json.dumps({part: table[part] for part in parts if part in table}, sort_keys=True)
 
 
-def writing(path: Path) -> FileLock:
-    """Return what whoever writes a file of results has to hold; entering raises Timeout at once."""
+def write_lock(path: Path) -> FileLock:
+    """Return the lock of a file of results; entering raises Timeout where another holds it."""
     return FileLock(path.with_name(f".{path.name}.lock"), timeout=0)
 
 
 def read(path: Path) -> dict[str, Table]:
-    """Return the runs of a file by `Setting.key`; raises as `_files.lines`."""
-    return {key_of(table): table for table in _files.lines(path)}
+    """Return the lines of a file by `Setting.key`; raises as `_files.lines`."""
+    return {run_key(table): table for table in _files.lines(path)}
 
 
-def encoded(setting: Setting, run: Run | HeadResult, made: Table, timing: Table) -> Table:
-    """Return the line of a run; an array has the digits of its precision, a head's numbers eight.
+def encode(setting: Setting, run: Run | TaskRun, made: Table, timing: Table) -> Table:
+    """Return the line of a run; an array has the digits of its precision, a task's numbers eight.
 
-    Of a run on a text it lacks `recorded_at`, which its configuration says, and what was not to be
-    recorded. A number that was not finite is null.
+    A run on a text lacks `recorded_at`, which follows from its configuration, and all that it was
+    not to record. A number that is not finite is null.
     """
     line = {**setting.identity(), "made": made, "timing": timing}
-    if isinstance(run, HeadResult):
-        return line | {name: short(value, 8) for name, value in run._asdict().items()}
+    if isinstance(run, TaskRun):
+        return line | {name: to_json(value, 8) for name, value in run._asdict().items()}
     digits = PRECISIONS[cast(Training, setting.training).precision]
     arrays = {name: value for name, value in vars(run).items() if isinstance(value, np.ndarray)}
     del arrays["recorded_at"]
-    line |= {name: short(getattr(run, name), 17) for name in SCALARS}
-    return line | {name: short(values, digits) for name, values in arrays.items()}
+    line |= {name: to_json(getattr(run, name), 17) for name in SCALARS}
+    return line | {name: to_json(values, digits) for name, values in arrays.items()}
 
 
-def short(value: Any, digits: int = 5) -> Any:
-    """Return what JSON can hold of numbers: so many digits of each, and null where not finite."""
+def to_json(value: Any, digits: int = 5) -> Any:
+    """Return numbers, arrays or tables as JSON has them: `digits` each, None if not finite."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, dict):
-        return {name: short(entry, digits) for name, entry in value.items()}
+        return {name: to_json(entry, digits) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [short(entry, digits) for entry in value]
+        return [to_json(entry, digits) for entry in value]
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
 
 
-def decoded(table: Table, setting: Setting) -> Run | HeadResult:
+def decode(table: Table, setting: Setting) -> Run | TaskRun:
     """Return the run of a line; KeyError, ValueError or TypeError where it is damaged."""
     training = setting.training
     if isinstance(training, Task):
-        return HeadResult(**{name: table[name] for name in HeadResult._fields if name in table})
+        return TaskRun(**{name: table[name] for name in TaskRun._fields if name in table})
     kept = training.steps if table["diverged_at"] is None else table["diverged_at"]
-    at, depth, heads = training.recorded_at(kept), setting.config.depth, setting.config.heads
+    at, depth, heads = training.recorded_steps(kept), setting.config.depth, setting.config.heads
     shapes: dict[str, tuple[int, ...]] = {
-        "losses": (len(training.means(kept)),),
+        "losses": (len(training.mean_starts(kept)),),
         "branch_ratios": (len(at), depth),
         "spreads": (len(at), depth),
         "effective_keys": (len(at), depth),

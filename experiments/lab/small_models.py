@@ -105,7 +105,7 @@ def _softmax(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _power_softmax(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the same of the power softmax."""
+    """Return y and the q with ∂z/∂s_i = q_i(v_i − z) of the power softmax."""
     slopes = scores ** (EXPONENT - 1)
     total = EPSILON + (slopes * scores).sum(axis=1, keepdims=True)
     return slopes * scores / total, EXPONENT * slopes / total
@@ -121,6 +121,7 @@ class _Adam:
         self.steps, self.moments = 0, np.zeros((2, 1, 1))
 
     def __call__(self, gradient: FloatArray) -> FloatArray:
+        """Return the step for a gradient, of its shape."""
         self.steps += 1
         powers = np.stack([gradient, np.square(gradient)])
         self.moments = self.MEMORY * self.moments + (1.0 - self.MEMORY) * powers
@@ -172,7 +173,7 @@ def stack_gradients(
 def recurrent_gradients(
     seed: int, *, gain: float = 0.9, normalised: bool = False, depth: int = 32, d: int = 32
 ) -> FloatArray:
-    """Return the same for h ↦ tanh(g·Wu + x_t), a recurrent network with random inputs x_t.
+    """Return the ratios of `stack_gradients` for h ↦ tanh(g·Wu + x_t) with random inputs x_t.
 
     u is h brought to mean 0 and variance 1 if `normalised`, else h. W has entries of variance 1/d
     and is the same in each step; the inputs have standard deviation ½. For gains up to 10 and 64
@@ -191,6 +192,7 @@ def recurrent_gradients(
 
 
 def _standardised(h: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """Return h brought to mean 0 and variance 1 over its last axis."""
     centred = h - h.mean(axis=-1, keepdims=True)
     u: NDArray[np.complex128] = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True))
     return u

@@ -60,25 +60,25 @@ from tqdm import tqdm
 from attnlib import _checking, _files
 from attnlib.sampling import cores
 from experiments import provenance
-from experiments.lab import data, fields, results
+from experiments.lab import fields, results, texts
 from experiments.lab.descent import on_own_stream
 from experiments.lab.model import Config
-from experiments.lab.recall import HeadResult, train_and_test
-from experiments.lab.results import Setting, writing
+from experiments.lab.results import Setting, write_lock
 from experiments.lab.tasks import Task
 from experiments.lab.train import Run, Training, train
+from experiments.lab.train_task import TaskRun, train_and_test
 
 Table = dict[str, Any]
 
 KEYS = {"results", "corpus", "seeds", "rates", "widen"}
 KEYS |= {"model", "training", "task", "grid", "variants"}
-"""What a file may have at its top."""
+"""The keys that a file may have at its top."""
 
 MEASURES = ("final_loss", "validation_loss")
-"""By what a sweep may choose learning rates."""
+"""The losses by which a sweep may choose learning rates."""
 
 RATES = 2.0**-20, 2.0**0
-"""Between these a sweep may widen its learning rates."""
+"""The least and the largest learning rate that a sweep may be widened to."""
 
 
 class SweepError(Exception):
@@ -90,24 +90,24 @@ class SweepError(Exception):
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a file says: where results go, and the runs. Chapter: almost_scaled_training."""
+    """The runs of a file, and the file of their results. Chapter: almost_scaled_training."""
 
     results: Path
-    """The file of the results."""
+    """The path of the file of results."""
     settings: tuple[Setting, ...]
-    """The runs, those of the first seed first; those by which it was widened come last."""
+    """The runs, those of the first seed first; those that widen the sweep come last."""
     widen: str = ""
     """The loss by which it chooses learning rates; "" for a sweep that chooses none."""
 
 
 class Outcome(NamedTuple):
-    """A finished run: its `setting`, and the `run` that it gave.
+    """A finished run: its `setting`, and its result, `run`.
 
     Chapter: almost_scaled_training.
     """
 
     setting: Setting
-    run: Run | HeadResult
+    run: Run | TaskRun
 
 
 # --- the file of a sweep -------------------------------------------------------------------------
@@ -121,19 +121,20 @@ def read(path: str | Path) -> Sweep:
     """
     path = Path(path)
     try:
-        return _sweep(path, tomllib.loads(path.read_text("utf-8")))
+        return _parse(path, tomllib.loads(path.read_text("utf-8")))
     except KeyError as error:
         raise SweepError(f"{path}: there must be a key {error}") from error
     except (ValueError, TypeError, AttributeError, OSError) as error:
         raise SweepError(f"{path}: {error}") from error
 
 
-def _sweep(path: Path, table: Table) -> Sweep:
+def _parse(path: Path, table: Table) -> Sweep:
+    """Return the sweep of a file's table; ValueError, TypeError or KeyError for a wrong one."""
     for key in table.keys() - KEYS:
         raise ValueError(f"the file has {key}, and may have the keys {', '.join(sorted(KEYS))}")
-    kind: type[Training | Task] = Task if "task" in table else Training
-    corpus = "" if kind is Task else table["corpus"]
-    digest = data.sha256(corpus) if corpus else ""
+    training_class: type[Training | Task] = Task if "task" in table else Training
+    corpus = "" if training_class is Task else table["corpus"]
+    digest = texts.sha256(corpus) if corpus else ""
     common = {**table.get("model", {}), **table.get("training", {}), **table.get("task", {})}
     grid, widen = table.get("grid", {}), table.get("widen", "")
     if widen:
@@ -144,22 +145,31 @@ def _sweep(path: Path, table: Table) -> Sweep:
         rates = best_rates(read(path.parent / table["rates"]))
         variants = {name: {"learning_rate": rates[name], **variants[name]} for name in variants}
     settings = tuple(
-        _setting(name, kind, {**common, **point, **changed, "seed": seed}, corpus, digest)
+        _parse_setting(
+            name, training_class, {**common, **point, **changed, "seed": seed}, corpus, digest
+        )
         for seed in table.get("seeds", [0])
         for point in points
         for name, changed in variants.items()
     )
     sweep = Sweep(path.parent.joinpath(table["results"]).resolve(), settings, widen)
-    return _widened(sweep) if widen else sweep
+    return _widen(sweep) if widen else sweep
 
 
-def _setting(
-    variant: str, kind: type[Training | Task], values: Table, corpus: str, digest: str
+def _parse_setting(
+    variant: str,
+    training_class: type[Training | Task],
+    values: Table,
+    corpus: str,
+    digest: str,
 ) -> Setting:
-    model = fields.names(Config)
+    """Return a run from its `values`: fields of the model, and of the training or the task."""
+    model = fields.field_names(Config)
     try:
         config = Config(**{key: value for key, value in values.items() if key in model})
-        training = kind(**{key: value for key, value in values.items() if key not in model})
+        training = training_class(
+            **{key: value for key, value in values.items() if key not in model}
+        )
         return Setting(variant, config, training, corpus, digest)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{error} (variant {variant!r})") from None
@@ -169,7 +179,7 @@ def _setting(
 
 
 def best_rates(sweep: Sweep) -> dict[str, float]:
-    """Return the learning rate of each variant whose mean loss over the seeds is smallest.
+    """Return each variant's learning rate of the smallest mean loss over the seeds.
 
     The loss is `Sweep.widen`. Raises SweepError where a run is missing.
     Chapter: almost_scaled_training.
@@ -189,7 +199,7 @@ def _mean_losses(sweep: Sweep) -> dict[str, dict[float, float]]:
 
     It is NaN where a run is missing, and infinite where one diverged.
     """
-    lines = _read(sweep)
+    lines = _read_results(sweep)
     losses: dict[str, dict[float, list[float]]] = {}
     for setting in sweep.settings:
         line = lines.get(setting.key)
@@ -203,8 +213,8 @@ def _mean_losses(sweep: Sweep) -> dict[str, dict[float, float]]:
     }
 
 
-def _widened(sweep: Sweep) -> Sweep:
-    """Return the sweep with a learning rate more for each variant that is best at an end."""
+def _widen(sweep: Sweep) -> Sweep:
+    """Return the sweep with further rates, until a run is missing or no best rate is at an end."""
     while True:
         added: list[Setting] = []
         for variant, means in _mean_losses(sweep).items():
@@ -227,7 +237,7 @@ def _widened(sweep: Sweep) -> Sweep:
 
 
 def run_file(path: str | Path, **options: Any) -> list[Outcome]:
-    """Run the sweep of a file as `run`, and again for as long as it is widened."""
+    """Run the sweep of a file as `run`, again and again until it is not widened any more."""
     while True:
         sweep = read(path)
         finished = run(sweep, **options)
@@ -242,7 +252,7 @@ def run(
     workers: int | None = None,
     progress: bool = False,
 ) -> list[Outcome]:
-    """Run what has no result yet, write each result when it is there, and return all outcomes.
+    """Run each setting without a result, write each result at once, and return all outcomes.
 
     Without an executor, `workers` processes of this machine do it, by default one for each core. A
     run keeps its process to one thread, so that its numbers do not depend on the executor.
@@ -254,9 +264,9 @@ def run(
     try:
         with ExitStack() as stack:
             sweep.results.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(writing(sweep.results))
+            stack.enter_context(write_lock(sweep.results))
             sweep.results.touch()
-            finished = _read(sweep)
+            finished = _read_results(sweep)
             pending = {
                 setting.key: setting for setting in sweep.settings if setting.key not in finished
             }
@@ -271,7 +281,7 @@ def run(
             options: Table = {"unit": "run", "smoothing": 0.0, "disable": not progress}
             done = len(sweep.settings) - len(pending)
             bar = stack.enter_context(tqdm(total=len(sweep.settings), initial=done, **options))
-            _run(sweep, list(pending.values()), pool, bar.update)
+            _run_pending(sweep, list(pending.values()), pool, bar.update)
     except Timeout:
         raise SweepError(f"another sweep is writing {sweep.results}") from None
     except OSError as error:
@@ -279,11 +289,11 @@ def run(
     return outcomes(sweep)
 
 
-def _run(
+def _run_pending(
     sweep: Sweep, pending: Sequence[Setting], pool: Executor, count: Callable[[], object]
 ) -> None:
-    """Write the result of each run when it is there; after a failure no other run is begun."""
-    futures = {pool.submit(_work, setting): setting for setting in pending}
+    """Write each result at once, and `count` it; after a failure no other run is begun."""
+    futures = {pool.submit(_train_run, setting): setting for setting in pending}
     waiting = set(futures)
     try:
         while waiting:
@@ -308,10 +318,10 @@ def outcomes(sweep: Sweep) -> list[Outcome]:
     Raises SweepError, whose message is one line, when the file of results is damaged or cannot be
     read. Chapter: almost_scaled_training.
     """
-    lines = _read(sweep)
+    lines = _read_results(sweep)
     try:
         return [
-            Outcome(setting, results.decoded(lines[setting.key], setting))
+            Outcome(setting, results.decode(lines[setting.key], setting))
             for setting in sweep.settings
             if setting.key in lines
         ]
@@ -319,36 +329,37 @@ def outcomes(sweep: Sweep) -> list[Outcome]:
         raise SweepError(f"{sweep.results} has a damaged run: {error}") from error
 
 
-def _read(sweep: Sweep) -> dict[str, Table]:
+def _read_results(sweep: Sweep) -> dict[str, Table]:
+    """Return the recorded lines by `Setting.key`; SweepError where the file cannot be read."""
     try:
         return results.read(sweep.results)
     except (OSError, ValueError) as error:
         raise SweepError(str(error)) from error
 
 
-def _work(setting: Setting) -> Table:
-    """Train one run with one thread; return its line."""
+def _train_run(setting: Setting) -> Table:
+    """Train one run with one thread, and return its line of results."""
     torch.set_num_threads(1)
     training, config = setting.training, setting.config
     start, processor_start = time.perf_counter(), time.process_time()
     device = "cpu"
-    run: Run | HeadResult
+    run: Run | TaskRun
     if isinstance(training, Task):
         run = train_and_test(config, training)
     else:
         device = training.device
         with on_own_stream(training.graphs):
-            run = train(config, training, _loaded(setting.corpus))
+            run = train(config, training, _load_text(setting.corpus))
     timing = {
         "seconds": time.perf_counter() - start,
         "processor_seconds": time.process_time() - processor_start,
         "processor": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
     }
-    return results.encoded(setting, run, made_on(device), timing)
+    return results.encode(setting, run, made_on_device(device), timing)
 
 
-def made_on(device: str) -> Table:
-    """Return what a run on a device is made with."""
+def made_on_device(device: str) -> Table:
+    """Return the versions and the processor of a run on a device, as `provenance.made`."""
     processor = f"{provenance.processor()}, {torch.backends.cpu.get_cpu_capability()}"
     if device != "cpu":
         processor = f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}"
@@ -356,16 +367,18 @@ def made_on(device: str) -> Table:
 
 
 def _begin_worker() -> None:
+    """Let a worker end with its parent, and at Ctrl-C."""
     # Ctrl-C ends a worker at once, and when the parent is killed, nobody else does.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
+    """Wait for the end of the parent, and end."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
     os._exit(1)
 
 
-_loaded = cache(data.load)
+_load_text = cache(texts.load)

@@ -1,4 +1,4 @@
-"""Tasks whose needle is known: what a head or a small Transformer has to find.
+"""Tasks for a head or a small Transformer, in which the place of the needle is known.
 
 - `nearest`: the query is a noisy copy of one of n keys, which are directions in d dimensions.
 - `recall`: pairs of a key and a value, a token each, and then keys, of which the value is to be
@@ -28,28 +28,28 @@ from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.scores import Cosine
 from experiments.lab.descent import DECAYS, Descent
-from experiments.lab.fields import checked
-from experiments.lab.fields import lengths as checked_lengths
+from experiments.lab.fields import checked, checked_lengths
 
 TASKS = ("nearest", "recall", "induction")
 GAPS = ("noise", "fixed", "growing")
 QUERIES = 8
-"""How many queries look into one set of keys, and are measured of a sequence: its last."""
+"""Queries of one set of keys, and the last ones of a sequence, which are measured."""
 SYMBOLS = 64
-"""How many keys of `recall` and tokens of `induction` there are."""
+"""The number of the keys of `recall`, and of the tokens of `induction`."""
 ALIKE = 8
-"""Where a needle grows, so many keys of `recall` in a row are taken for one another."""
+"""Where the gap grows, so many keys of `recall` in a row are taken for one another."""
 VALUES = 3
-"""How many values a key of `recall` may have."""
+"""The number of the values that a key of `recall` may have."""
 
 
-def _shortest(name: str, value: Any) -> int | None:
+def _checked_shortest(name: str, value: Any) -> int | None:
+    """Return the value, None or a whole number from 24 on."""
     return None if value is None else _checking.integer(name, value, minimum=3 * QUERIES)
 
 
 @dataclass(frozen=True)
 class Task(Descent):
-    """What is to be found, how it is learned, and where that is tested.
+    """A task, how it is learned, and the lengths at which it is tested.
 
     A batch is of sets of keys, each with eight queries, or of sequences. Raises ValueError or
     TypeError that names a field, its value and what is allowed. Chapter: length_extrapolation.
@@ -71,7 +71,7 @@ class Task(Descent):
     batch: int = checked(32, _checking.integer, minimum=1)
     lengths: tuple[int, ...] = checked((), checked_lengths)
     """Of the tests, in keys or tokens; n₀ is tested first, and alone where there are none."""
-    shortest: int | None = checked(None, _shortest)
+    shortest: int | None = checked(None, _checked_shortest)
     """Sequences of training are as long as n₀, or with a number, at least 24, of any length from it
     to n₀, each equally often on a scale of log n and the same in a batch."""
     rows: int = checked(1024, _checking.integer, minimum=1)
@@ -92,13 +92,14 @@ def tilt(strength: float, d: int) -> float:
     law = Cosine(d)
 
     def excess(log_theta: float) -> float:
+        """Return κ'(θ) − ϱ."""
         return float(law.log_mgf_derivatives(np.exp(log_theta)).first) - strength
 
     return float(np.exp(brentq(excess, -30.0, 30.0, xtol=1e-12)))
 
 
 class Drawn(NamedTuple):
-    """What a model reads, what each query is to say, and where that stands."""
+    """Rows of a task: the arrays to read, and the answer and the needle of each query."""
 
     read: tuple[NDArray[Any], ...]
     """Queries (sets, queries, d) and keys (sets, n, d), of length √d; or tokens (sets, n)."""
@@ -108,7 +109,9 @@ class Drawn(NamedTuple):
     """(sets, queries)"""
 
 
-def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, sets: int) -> Drawn:
+def draw_nearest(
+    task: Task, length: int, d: int, n: int, rng: np.random.Generator, sets: int
+) -> Drawn:
     """Return sets of n keys for a head of training length `length`.
 
     Keys are uniform on the sphere. A query has the cosine w with its needle and is uniform but for
@@ -131,7 +134,7 @@ def nearest(task: Task, length: int, d: int, n: int, rng: np.random.Generator, s
     return Drawn(((root * queries).astype(np.float32), root * keys), needle, needle)
 
 
-def sequences(
+def draw_sequences(
     task: Task, length: int, n: int, rng: np.random.Generator, sets: int, queries: int = QUERIES
 ) -> Drawn:
     """Return sequences of n tokens, the last of them queries, for training length `length`.
@@ -157,27 +160,27 @@ def sequences(
     keys = np.take_along_axis(shuffled, drawn, axis=1)
     if not alike:
         np.put_along_axis(keys, places, shuffled[:, :queries], axis=1)
-    asked = np.take_along_axis(keys, places, axis=1)
+    queried = np.take_along_axis(keys, places, axis=1)
     if task.gap != "fixed":
         near = ALIKE if similar else SYMBOLS
         odds = np.log(near - 1.0)
         theta = odds + np.log(task.strength / (1.0 - task.strength))
         theta *= np.log(n) / np.log(length) if task.gap == "growing" else 1.0
-        wrong = rng.random(asked.shape) * (1.0 + np.exp(theta - odds)) < 1.0
-        other = rng.integers(1, near, asked.shape)
-        asked = np.where(wrong, asked // near * near + (asked + other) % near, asked)
+        wrong = rng.random(queried.shape) * (1.0 + np.exp(theta - odds)) < 1.0
+        other = rng.integers(1, near, queried.shape)
+        queried = np.where(wrong, queried // near * near + (queried + other) % near, queried)
     if induction:
         answer = np.take_along_axis(keys, places + 1, axis=1)
-        return Drawn((np.concatenate([keys, asked], axis=1),), answer, places + 1)
+        return Drawn((np.concatenate([keys, queried], axis=1),), answer, places + 1)
     values = rng.integers(1, VALUES + 1, keys.shape)
     pairs = (VALUES + 1) * keys + values
-    tokens = np.concatenate([pairs, (VALUES + 1) * asked], axis=1)
+    tokens = np.concatenate([pairs, (VALUES + 1) * queried], axis=1)
     return Drawn((tokens,), np.take_along_axis(values, places, axis=1), places)
 
 
 @lru_cache
 def _quantiles(strength: float, d: int, growth: float) -> tuple[FloatArray, FloatArray]:
-    """Return probabilities, and the cosines of a tilted needle that are below with each."""
+    """Return probabilities, and the quantiles there of the cosine of a tilted needle."""
     edges = np.linspace(-1.0, 1.0, 2**14 + 1)
     middle = (edges[1:] + edges[:-1]) / 2.0
     log_density = growth * tilt(strength, d) * middle + (d - 3.0) / 2.0 * np.log1p(-(middle**2))
@@ -186,6 +189,7 @@ def _quantiles(strength: float, d: int, growth: float) -> tuple[FloatArray, Floa
 
 
 def _directions(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return vectors of length 1, uniform on the sphere."""
     drawn = rng.standard_normal(shape, dtype=np.float32)
     drawn /= np.linalg.norm(drawn, axis=-1, keepdims=True)
     return drawn

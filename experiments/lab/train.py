@@ -1,9 +1,8 @@
-"""Training on a text: one run, with what is recorded on the way.
+"""Train a model on a text, and record numbers on the way.
 
-Adam with a constant learning rate, as in source 002, unless told otherwise. A run is a value: a
-configuration, a seed and a text give the same numbers, on one kind of CPU to the last bit. A run
-whose loss grows without bound ends early and says so. On a GPU the text lies there too, and numbers
-repeat to rounding.
+Adam with a constant learning rate, as in source 002, unless told otherwise. The same
+configuration, seed and text give the same numbers, on one kind of CPU to the last bit, on a GPU to
+rounding. A run whose loss grows without bound ends early.
 
 Source 002. Chapter: almost_scaled_training.
 """
@@ -26,23 +25,30 @@ from attnlib._checking import FloatArray
 from attnlib.attention import rescale
 from attnlib.calibration import scale_gradient
 from attnlib.probing import probe
-from experiments.lab import data
-from experiments.lab.data import Batch, Text
+from experiments.lab import texts
+from experiments.lab.batches import (
+    IGNORED,
+    Batch,
+    training_batches,
+    validation_batch,
+    window_starts,
+)
 from experiments.lab.descent import Descent, descend
-from experiments.lab.fields import checked, lengths
+from experiments.lab.fields import checked, checked_lengths
 from experiments.lab.model import Attention, Config, Transformer, loss, named_law
+from experiments.lab.texts import Text
 
 LAST_STEPS = 20
-"""The final loss is the mean over so many last steps, as in source 002."""
+"""The final loss is the mean of so many, as in source 002."""
 
 PRECISIONS = {"float32": 9, "float64": 17}
-"""Of all numbers of a model, and the digits that each needs in a file."""
+"""Precisions of all numbers of a model, and the digits that each needs in a file."""
 LOSS_LIMIT = 1000.0
 """A loss above it, or one that is not a number, ends the run: it has diverged."""
 AT_ONCE = {"cpu": 2**11, "cuda": 2**16}
-"""How many bytes are read at a time at other lengths."""
+"""Bytes that are read at a time at other lengths, by device."""
 READING_LAWS = ("root_log", "ssmax")
-"""What multiplies the logits of a model without a law, read at other lengths, once for each."""
+"""The laws under which a model without one is read at other lengths."""
 MASKED = 0.15
 """The share of bytes that an encoder has to fill in."""
 TEXTS = 16
@@ -50,6 +56,7 @@ TEXTS = 16
 
 
 def _device(name: str, value: str) -> str:
+    """Return the value, a CPU or a GPU in PyTorch's words; ValueError for others."""
     _checking.choice(name, str(value).partition(":")[0], ("cpu", "cuda"))
     return str(value)
 
@@ -69,20 +76,20 @@ class Training(Descent):
     validation_windows: int = checked(256, _checking.integer, minimum=1)
     """At most so many windows of the validation text give the validation loss."""
     losses_every: int = checked(1, _checking.integer, minimum=1)
-    """Steps of which `Run.losses` has the mean: a divisor of 20, for a file that is smaller."""
+    """Steps of each mean in `Run.losses`: a divisor or a multiple of 20, for a smaller file."""
     record_attention: bool = checked(False, _checking.flag)
     """Record the spread of the logits and the effective keys too."""
     record_gains: bool = checked(False, _checking.flag)
-    """Record what the heads multiply their logits by, where that is learned."""
+    """Record the learned factors of the heads' logits."""
     record_scale: bool = checked(False, _checking.flag)
     """Record the sizes of W_q and W_k and ∂L/∂log t of each head: see `Run.norms`."""
-    lengths: tuple[int, ...] = checked((), lengths)
+    lengths: tuple[int, ...] = checked((), checked_lengths)
     """Even lengths of window at which the trained decoder is read too, divisors of the largest: see
     `Run.readings`."""
     read_bytes: int = checked(2**14, _checking.integer, minimum=1)
     """At most so many bytes are read at those lengths, the same at each."""
     device: str = checked("cpu", _device)
-    """Where it is trained, in PyTorch's words: "cuda"."""
+    """The device in PyTorch's words: "cuda", say."""
     autocast: bool = checked(False, _checking.flag)
     """Multiply matrices in bfloat16; parameters, sums and the optimiser stay as they are."""
     graphs: bool = checked(False, _checking.flag)
@@ -103,29 +110,29 @@ class Training(Descent):
                 f"lengths must be even divisors of the largest, got lengths={self.lengths}"
             )
 
-    def recorded_at(self, kept: int) -> list[int]:
-        """Return the first `kept` steps at which ratios are recorded."""
-        return [step for step in range(kept) if self.records(step)]
+    def recorded_steps(self, kept: int) -> list[int]:
+        """Return the recorded ones of the first `kept` steps."""
+        return [step for step in range(kept) if self.is_recorded(step)]
 
-    def records(self, step: int) -> bool:
-        """Return whether a step is recorded: every `record_every`-th, and the last."""
+    def is_recorded(self, step: int) -> bool:
+        """Return whether a step is recorded: each `record_every`-th is, and the last."""
         return step % self.record_every == 0 or step == self.steps - 1
 
-    def means(self, steps: int) -> range:
-        """Return where the means in `Run.losses` begin, of a run of so many steps."""
+    def mean_starts(self, steps: int) -> range:
+        """Return the first step of each mean in `Run.losses`, in a run of so many steps."""
         return range(0, steps, self.losses_every)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run gave. If it diverged, everything ends before that step.
+    """The results of a run. If it diverged, they end before that step.
 
     Chapter: almost_scaled_training.
     """
 
     losses: FloatArray
-    """Shape (steps,): of the batch of each step, before its update, in nats a byte; or the means of
-    `Training.losses_every` steps."""
+    """Shape (steps,): the loss of each step's batch before its update, in nats a byte; or the means
+    of `Training.losses_every` steps."""
     diverged_at: int | None
     """The first step whose loss was not a number or above the limit; None if there is none."""
     final_loss: float | None
@@ -142,8 +149,8 @@ class Run:
     effective_keys: FloatArray | None = None
     """Shape (records, depth): 1/Y, for the mean Y of the same rows; None as for `spreads`."""
     gains: FloatArray | None = None
-    """Shape (records, depth, 1 or 2, heads): what is learned of `descent.GAINS`, before the step;
-    None if it was not to be recorded, or nothing is learned."""
+    """Shape (records, depth, 1 or 2, heads): learned `descent.GAINS` before the step; None if they
+    were not to be recorded, or nothing is learned."""
     norms: FloatArray | None = None
     """Shape (records, depth, 2, heads): ‖W_q‖² and ‖W_k‖² of each head, biases counted, before the
     step; None if it was not to be recorded."""
@@ -167,7 +174,7 @@ def train(config: Config, training: Training, text: Text) -> Run:
     Chapter: almost_scaled_training.
 
     >>> size = dict(width=8, head_size=4, depth=1, sequence=16)
-    >>> run = train(Config(**size), Training(steps=30, learning_rate=2**-5), data.embedded(10_000))
+    >>> run = train(Config(**size), Training(steps=30, learning_rate=2**-5), texts.embedded(10_000))
     >>> len(run.losses), run.diverged_at, bool(run.final_loss < run.losses[0])
     (30, None, True)
     """
@@ -186,14 +193,14 @@ def train_model(
     """
     dtype, device = getattr(torch, training.precision), torch.device(training.device)
     model = Transformer(config, training.seed, dtype).to(device)
-    parts, masked = data.split(text), None if config.causal else MASKED
+    parts, masked = texts.split(text), None if config.causal else MASKED
     if training.lengths and (config.positions == "learned" or not config.causal):
         raise ValueError("lengths are for a decoder whose positions are not learned")
     if training.record_scale and (config.cosine or not config.causal):
         raise ValueError("record_scale is for a decoder whose queries have no norm of their own")
     if max(training.lengths, default=0) >= parts.validation.size:
         raise ValueError(f"lengths must be below the {parts.validation.size} bytes of validation")
-    validation = data.validation_batch(
+    validation = validation_batch(
         parts.validation,
         sequence=config.sequence,
         windows=training.validation_windows,
@@ -201,16 +208,16 @@ def train_model(
     )
     losses = torch.full((training.steps,), math.nan, dtype=dtype, device=device)
     records = []
-    sizes = Sizes(model)
-    batches = batches_of(parts.training, config, training, masked)
+    size_recorder = SizeRecorder(model)
+    batches = device_batches(parts.training, config, training, masked)
     loss_of = partial(batch_loss, autocast=training.autocast)
     for step, batch, value in descend(model, training, batches, loss_of, graphs=training.graphs):
         losses[step] = value
         if training.record_scale:
-            sizes(training.records(step))
-        if training.records(step):
-            with own_precision(model, training):
-                records.append(_recorded(model, batch[0], training))
+            size_recorder(training.is_recorded(step))
+        if training.is_recorded(step):
+            with training_precision(model, training):
+                records.append(_record(model, batch[0], training))
             if not bool((losses[: step + 1] <= LOSS_LIMIT).all()):
                 break
         after_step(step)
@@ -218,22 +225,22 @@ def train_model(
     bad = np.flatnonzero(~(every <= LOSS_LIMIT))
     diverged_at = int(bad[0]) if bad.size else None
     kept = every[:diverged_at]
-    at = training.recorded_at(kept.size)
+    at = training.recorded_steps(kept.size)
     tensors = {name: torch.stack([record[name] for record in records]) for name in records[0]}
     if training.record_scale:
-        tensors |= sizes.records()
+        tensors |= size_recorder.records()
     recorded: dict[str, FloatArray] = {
         name: values[: len(at)].to(dtype).double().cpu().numpy() for name, values in tensors.items()
     }
-    with own_precision(model, training):
-        validation_loss = _validation(model, validation, training.batch)
+    with training_precision(model, training):
+        validation_loss = _batched_mean_loss(model, validation, training.batch)
         if training.lengths:
             recorded["readings"] = _readings(model, parts.validation, training)
         if training.record_scale and not bad.size:
-            slopes = samples(model, parts, training.batch)
+            slopes = scale_samples(model, parts, training.batch)
             recorded["scale_samples"] = slopes.astype(training.precision).astype(np.float64)
     return model, Run(
-        losses=_means(kept, training),
+        losses=_mean_losses(kept, training),
         diverged_at=diverged_at,
         final_loss=None if bad.size else float(kept[-LAST_STEPS:].mean()),
         validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
@@ -242,22 +249,22 @@ def train_model(
     )
 
 
-def batches_of(
+def device_batches(
     text: Text, config: Config, training: Training, masked: float | None
 ) -> Iterator[Any]:
-    """Yield each of `data.batches`, as tensors on the device.
+    """Yield each of `training_batches` as tensors on the device.
 
-    Where nothing is masked the text lies there, and windows are gathered there.
+    Where nothing is masked, windows are gathered there from the text.
     """
     device, shape = training.device, {"sequence": config.sequence, "batch": training.batch}
     shape |= {"steps": training.steps, "seed": training.seed}
     if masked is not None:
-        for arrays in data.batches(text, **shape, masked=masked):
+        for arrays in training_batches(text, **shape, masked=masked):
             yield [torch.from_numpy(t).to(device) for t in arrays]
         return
     tokens = torch.tensor(text, device=device)
     window = torch.arange(config.sequence + 1, device=device)
-    for starts in data.starts(text, **shape):
+    for starts in window_starts(text, **shape):
         begin = torch.from_numpy(starts).to(device)
         windows = tokens[begin[:, None] + window].long()
         yield windows[:, :-1], windows[:, 1:]
@@ -273,22 +280,23 @@ def batch_loss(model: nn.Module, batch: Batch, autocast: bool = False) -> Tensor
 
 
 def _precision(device: torch.device, autocast: bool) -> AbstractContextManager[Any]:
+    """Return the context of matrix products in bfloat16, or one that does nothing."""
     return torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext()
 
 
-def own_precision(model: Transformer, training: Training) -> AbstractContextManager[Any]:
+def training_precision(model: Transformer, training: Training) -> AbstractContextManager[Any]:
     """Return the context in which a model computes in the precision of its training."""
     return _precision(model.token.weight.device, training.autocast)
 
 
 @torch.no_grad()
-def _recorded(model: Transformer, inputs: Tensor, training: Training) -> dict[str, Tensor]:
-    """Return what the model does to a batch."""
+def _record(model: Transformer, inputs: Tensor, training: Training) -> dict[str, Tensor]:
+    """Return a record of the model on a batch: ratios, and what else `training` records."""
     ratios: list[Tensor] = []
     model(inputs, ratios)
     readings = {"branch_ratios": torch.stack(ratios)}
     if training.record_attention:
-        readings |= _attention(model, inputs)
+        readings |= _measure_attention(model, inputs)
     if training.record_gains and all(model.gains()):
         readings["gains"] = torch.stack([torch.stack(block) for block in model.gains()])
     return readings
@@ -299,17 +307,17 @@ def _readings(model: Transformer, text: Text, training: Training) -> FloatArray:
     """Return `Run.readings`."""
     own, length = model.config.law != "none" or model.config.policy, model.config.sequence
     rows = []
-    for batch in windows_of(text, training):
-        row = [read(model, batch)]
+    for batch in reading_windows(text, training):
+        row = [mean_loss(model, batch)]
         for law in () if own else READING_LAWS:
             with rescale(factor=named_law(law, length), train_length=length):
-                row.append(read(model, batch))
+                row.append(mean_loss(model, batch))
         rows.append(row)
     return np.array(rows)
 
 
-def windows_of(text: Text, training: Training) -> Iterator[Batch]:
-    """Yield the windows of each of `Training.lengths`, of whose second halves the loss is read.
+def reading_windows(text: Text, training: Training) -> Iterator[Batch]:
+    """Yield for each of `Training.lengths` the windows whose second halves are read.
 
     They go on by half of their length, so that halves tile the same bytes.
     """
@@ -319,18 +327,18 @@ def windows_of(text: Text, training: Training) -> Iterator[Batch]:
         starts = np.arange(part - n // 2, part - n // 2 + count, n // 2)
         windows = text[starts[:, None] + np.arange(n + 1)].astype(np.int64)
         inputs, targets = windows[:, :-1], windows[:, 1:].copy()
-        targets[:, : n // 2] = data.IGNORED
+        targets[:, : n // 2] = IGNORED
         yield Batch(inputs, targets)
 
 
-def read(model: Transformer, windows: Batch) -> float:
-    """Return the mean loss over windows, as many at a time as the device has room for."""
+def mean_loss(model: Transformer, windows: Batch) -> float:
+    """Return the mean loss over windows, in nats a byte."""
     at_once = AT_ONCE[model.token.weight.device.type]
-    return _validation(model, windows, max(1, at_once // windows.inputs.shape[1]))
+    return _batched_mean_loss(model, windows, max(1, at_once // windows.inputs.shape[1]))
 
 
-def _attention(model: Transformer, inputs: Tensor) -> dict[str, Tensor]:
-    """Return the spread of the logits and the effective keys of each block."""
+def _measure_attention(model: Transformer, inputs: Tensor) -> dict[str, Tensor]:
+    """Return the spread of the logits and the effective keys of each block, each (depth,)."""
     with probe(model, theory=False) as report:
         model(inputs)
     heads = json.loads(report.to_json())["heads"]
@@ -341,18 +349,18 @@ def _attention(model: Transformer, inputs: Tensor) -> dict[str, Tensor]:
     return {"spreads": spreads.square().mean(-1).sqrt(), "effective_keys": 1.0 / shared.mean(-1)}
 
 
-def _means(losses: FloatArray, training: Training) -> FloatArray:
-    """Return the means of `losses_every` steps; the last of a run that diverged may be of fewer."""
+def _mean_losses(losses: FloatArray, training: Training) -> FloatArray:
+    """Return the means of `losses_every` losses; the last one may be of fewer."""
     if training.losses_every == 1 or not losses.size:
         return losses
-    starts = list(training.means(losses.size))
+    starts = list(training.mean_starts(losses.size))
     means = np.add.reduceat(losses, starts) / np.diff([*starts, losses.size])
     rounded: FloatArray = means.astype(training.precision).astype(np.float64)
     return rounded
 
 
 @torch.no_grad()
-def _validation(model: Transformer, windows: Batch, size: int) -> float:
+def _batched_mean_loss(model: Transformer, windows: Batch, size: int) -> float:
     """Return the mean loss over all windows, taken in batches of `size`."""
     total = torch.zeros((), dtype=torch.float64, device=model.token.weight.device)
     for start in range(0, len(windows.inputs), size):
@@ -364,12 +372,12 @@ def _validation(model: Transformer, windows: Batch, size: int) -> float:
 # --- how heads come to their scale ----------------------------------------------------------------
 
 
-class Sizes:
-    """How heads come to their scale: call it with each step, after the backward pass.
+class SizeRecorder:
+    """Records the sizes of W_q and W_k and the scale gradients: call it after each backward pass.
 
     Multiplying the logits of a head by t is multiplying its W_q and its bias by t. So ∂L/∂log t =
-    ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩, from what is there after every backward pass; the same of W_k
-    is equal. Under gradient flow ‖W_q‖² and ‖W_k‖², biases counted, both change by −2 times it.
+    ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩, and the same of W_k. Under gradient flow ‖W_q‖² and ‖W_k‖²,
+    biases counted, both change by −2 times it.
 
     A record has `norms`, (depth, 2, heads), ‖W_q‖² and ‖W_k‖² of each head before the update of its
     step, and `slopes`, (depth, heads), the mean of ∂L/∂log t over the steps from its own to the one
@@ -383,7 +391,7 @@ class Sizes:
 
     @torch.no_grad()
     def __call__(self, records: bool) -> None:
-        """Take a step into account, and begin a record with it if it is one."""
+        """Take a step into account; with `records` it begins a record."""
         if records:
             norms = [_products(layer, gradient=False)[:2] for layer in self.layers]
             self.norms.append(torch.stack(norms))
@@ -392,7 +400,7 @@ class Sizes:
         self.slopes[-1].append(torch.stack(slopes))
 
     def records(self) -> dict[str, Tensor]:
-        """Return what was recorded, the records first."""
+        """Return `norms` and `slopes`, with a first axis of records."""
         means = [reduce(torch.add, slopes) / len(slopes) for slopes in self.slopes]
         return {"norms": torch.stack(self.norms), "slopes": torch.stack(means)}
 
@@ -406,18 +414,18 @@ def _products(layer: Attention, *, gradient: bool) -> Tensor:
     return products[0] + products[1]
 
 
-def samples(model: Transformer, parts: data.Split, windows: int) -> FloatArray:
+def scale_samples(model: Transformer, parts: texts.Split, windows: int) -> FloatArray:
     """Return ∂L/∂log t of a trained decoder, (2, texts, depth, heads): its training text first.
 
-    Each text is a batch of so many windows, evenly spaced over its part; a short part has fewer
-    texts, and the rest is NaN.
+    Each text is a batch of so many windows, evenly spaced over its part. A short part has fewer
+    texts, and NaN for the others.
     """
     shape = 2, TEXTS, model.config.depth, model.config.heads
     gradients = np.full(shape, np.nan)
     for row, part in zip(gradients, parts, strict=True):
         sequence = model.config.sequence
-        whole = data.validation_batch(part, sequence=sequence, windows=TEXTS * windows)
+        whole = validation_batch(part, sequence=sequence, windows=TEXTS * windows)
         starts = range(0, len(whole.inputs) - windows + 1, windows)
-        texts = [Batch(*(tokens[i : i + windows] for tokens in whole)) for i in starts]
-        row[: len(texts)] = scale_gradient(model, texts, batch_loss).samples
+        batches = [Batch(*(tokens[i : i + windows] for tokens in whole)) for i in starts]
+        row[: len(batches)] = scale_gradient(model, batches, batch_loss).samples
     return gradients

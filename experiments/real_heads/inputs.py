@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from experiments.lab import data
+from experiments.lab import texts
 
 SOURCES = ("brown", "kjv", "shakespeare", "python")
 """Texts that models of language read."""
@@ -248,7 +248,7 @@ def numbered_kjv() -> str:
 @cache
 def shakespeare() -> str:
     """Return tiny-shakespeare."""
-    return bytes(data.load(data.SHAKESPEARE)).decode("utf-8")
+    return bytes(texts.load(texts.SHAKESPEARE)).decode("utf-8")
 
 
 @cache

@@ -125,6 +125,7 @@ KINDS: dict[str, Callable[[], str]] = {
     "dialogue": _dialogue,
     "mail": _mail,
     "licence": _licence,
+    # Some pages are there twice.
     "manual": lambda: _joined(dict.fromkeys(_packed("npm", r"package/man/man\d/.*\.\d"))),
     "table": lambda: _joined(
         table[:TABLE] for table in _packed("vega-datasets", r"package/data/.*\.[ct]sv")

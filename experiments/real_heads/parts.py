@@ -18,7 +18,7 @@ from attnlib.calibration import scale_gradient
 from attnlib.policies import POLICIES
 from attnlib.probing.tokens import Places
 from experiments.known_bugs import BUGS, MULTIPLIERS, Bug
-from experiments.lab.results import short
+from experiments.lab.results import to_json
 from experiments.real_heads import inputs, rows
 from experiments.real_heads.inputs import MODELS, SOURCES, Model
 from experiments.real_heads.rows import split_by_length
@@ -139,16 +139,16 @@ def heads(table: rows.Table) -> Fields:
     random = rows.random_collision(n, np.sqrt(variance))
     random_rest = rows.random_collision(n - 1.0, np.sqrt(rest))
     return {
-        "n": short(n.mean(1)),
-        "alpha": short(np.sqrt(variance.mean(1))),
-        "alpha_rest": short(np.sqrt(rest.mean(1))),
-        "keys": short(1.0 / table["collision"].mean(1)),
-        "keys_rest": short(1.0 / table["collision_rest"].mean(1)),
-        "entropy": short(table["entropy"].mean(1)),
-        "output": short(np.sqrt(table["output_ratio"].mean(1))),
-        "first": short(table["first"].mean(1)),
-        "random_keys": short(1.0 / random.mean(1)),
-        "random_keys_rest": short(1.0 / random_rest.mean(1)),
+        "n": to_json(n.mean(1)),
+        "alpha": to_json(np.sqrt(variance.mean(1))),
+        "alpha_rest": to_json(np.sqrt(rest.mean(1))),
+        "keys": to_json(1.0 / table["collision"].mean(1)),
+        "keys_rest": to_json(1.0 / table["collision_rest"].mean(1)),
+        "entropy": to_json(table["entropy"].mean(1)),
+        "output": to_json(np.sqrt(table["output_ratio"].mean(1))),
+        "first": to_json(table["first"].mean(1)),
+        "random_keys": to_json(1.0 / random.mean(1)),
+        "random_keys_rest": to_json(1.0 / random_rest.mean(1)),
     }
 
 
@@ -156,7 +156,7 @@ def means(table: rows.Table) -> Fields:
     """Return the mean over the rows that have a needle."""
     count = np.isfinite(table["weight"]).sum(1)
     with np.errstate(invalid="ignore"):
-        return {name: short(np.nansum(column, 1) / count) for name, column in table.items()}
+        return {name: to_json(np.nansum(column, 1) / count) for name, column in table.items()}
 
 
 # --- needles --------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def text_losses(index: int, lengths: tuple[int, ...], **change: Any) -> Fields:
     ids = window(model, index, lengths[-1] + 1, SHIFT)
     with rescale(**change) if change else nullcontext():
         losses = losses_of(model, ids)
-    return {"losses": [short(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]}
+    return {"losses": [to_json(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]}
 
 
 def price() -> Work:
@@ -238,7 +238,7 @@ def _slopes(index: int) -> Fields:
     gradient = scale_gradient(
         model.module, [ids], lambda _, ids: losses_of(model, ids)[SHORT // 2 :].mean()
     )
-    return {"late": short(gradient.value.flatten())}
+    return {"late": to_json(gradient.value.flatten())}
 
 
 def layers() -> Work:
@@ -283,7 +283,7 @@ def faults() -> Work:
 def _faulty(bug: Bug, index: int) -> Fields:
     wrong = bug.ratio(SHORT)
     losses = text_losses(index, up_to(SHORT), factor=wrong)
-    return {**losses, "times": short(float(np.mean(np.asarray(wrong)))), "kind": bug.kind}
+    return {**losses, "times": to_json(float(np.mean(np.asarray(wrong)))), "kind": bug.kind}
 
 
 # --- laws of others -------------------------------------------------------------------------------
@@ -319,11 +319,11 @@ def law_heads(all_keys: rows.Table, rest: rows.Table) -> Fields:
     """Return of each head the mean rows of a text, and Λ and t½ (rest) of every row."""
     return {
         "n": float(all_keys["n"].mean()),
-        "range": short(all_keys["range"].mean(1)),
-        "largest": short(all_keys["largest"].mean(1)),
-        "largest_rest": short(rest["largest"].mean(1)),
-        "tail": short(rest["tail"]),
-        "half": short(rest["half"]),
+        "range": to_json(all_keys["range"].mean(1)),
+        "largest": to_json(all_keys["largest"].mean(1)),
+        "largest_rest": to_json(rest["largest"].mean(1)),
+        "tail": to_json(rest["tail"]),
+        "half": to_json(rest["half"]),
     }
 
 
@@ -347,7 +347,7 @@ def _short(name: str, index: int) -> Fields:
         places = np.sort(rng.choice(np.arange(1, len(ids) - 1), LAW_ROWS, replace=False))
         [table], [output] = law_tables(model.module, ids, [places], np.array([0]))
         tables.append(table)
-        outputs.append(short(output))
+        outputs.append(to_json(output))
     fields: Fields = {"lengths": [len(ids) for ids in texts], "heads": tables}
     return {**fields, "outputs": outputs} if len(texts) > 1 else fields
 
@@ -361,7 +361,7 @@ def _prefixes(index: int, lengths: tuple[int, ...]) -> Fields:
     ends = [int(max(commas[(n // 2 <= commas) & (commas < n)], default=-1)) for n in lengths]
     tables, outputs = law_tables(model.module, ids, places, np.maximum(ends, 0))
     outputs[np.array(ends) < 0] = math.nan
-    return {"lengths": list(lengths), "heads": tables, "ends": ends, "outputs": short(outputs)}
+    return {"lengths": list(lengths), "heads": tables, "ends": ends, "outputs": to_json(outputs)}
 
 
 PARTS: dict[str, Callable[[], Work]] = {

@@ -18,7 +18,7 @@ from attnlib.probing.measure import Call
 from attnlib.probing.tokens import Places
 from attnlib.rows import collision_probability, softmax
 from attnlib.scores import Normal
-from experiments.lab.results import short
+from experiments.lab.results import to_json
 from experiments.real_heads import inputs, rows
 from experiments.real_heads.inputs import MODELS
 from experiments.records import Fields, Work
@@ -114,7 +114,7 @@ def packed(vectors: FloatArray) -> Fields:
     units = np.abs(vectors).max(axis=-1) / WHOLE
     integers = np.rint(vectors / units[:, None]).astype(int)
     return {
-        "units": short(units, 4),
+        "units": to_json(units, 4),
         "whole": [",".join(map(str, row)) for row in integers.tolist()],
     }
 
@@ -134,5 +134,5 @@ def random_keys(n: int) -> list[list[float]]:
         return np.stack(columns, axis=-1)
 
     sample = sampling.sample(Normal(), n, statistic, rows=20_000, seed=n)
-    lines: list[list[float]] = short(sample.quantile(list(QUANTILES)).value.T, 4)
+    lines: list[list[float]] = to_json(sample.quantile(list(QUANTILES)).value.T, 4)
     return lines

@@ -16,7 +16,7 @@ from attnlib import retrieval
 from attnlib._checking import FloatArray
 from attnlib.retrieval import Fixed
 from attnlib.scores import Normal
-from experiments.lab.results import short
+from experiments.lab.results import to_json
 from experiments.real_heads.parts import SHORT
 from experiments.records import Entry, Fields
 
@@ -29,7 +29,7 @@ LISTED = 0.1
 FEWEST = 4
 """Texts that a spread of outputs needs."""
 
-brief = partial(short, digits=4)
+brief = partial(to_json, digits=4)
 mean = partial(np.nanmean, axis=0)
 """Over the texts, the first axis, that have a number."""
 

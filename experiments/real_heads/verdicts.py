@@ -1,7 +1,7 @@
 """What became of the predictions, by what is recorded.
 
 Each has the numbers that decide it; predictions/real_heads.toml has what was predicted.
-`experiments.judging` says what a part is. Chapters: trained_heads, predictions.
+`experiments.judges.judging` says what a part is. Chapters: trained_heads, predictions.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 
 from attnlib._checking import FloatArray
 from attnlib.policies import POLICIES, Policy
-from experiments.judging import Part, between
+from experiments.judges.judging import Part, between
 from experiments.real_heads import inputs, parts, rows
 from experiments.real_heads.summary import FINDS, interval
 from experiments.records import Entry, Record, load, path_of
@@ -58,7 +58,7 @@ def all_of_them() -> list[Verdict]:
     return verdicts
 
 
-def all_parts() -> Iterator[Part]:
+def judge_real_heads() -> Iterator[Part]:
     """Yield all parts of the predictions."""
     return chain.from_iterable(verdict.parts for verdict in all_of_them())
 

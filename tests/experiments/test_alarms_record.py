@@ -5,13 +5,13 @@ import math
 import pytest
 
 from experiments import alarms
-from experiments.lab import data
+from experiments.lab import texts
 
 
 def test_the_first_steps_are_those_of_the_day_it_was_recorded(monkeypatch):
     # On a text that needs no network; in the record tiny-shakespeare.
     monkeypatch.setattr(alarms, "STEPS", 41)
-    record = alarms.run(alarms.GROUPS[0], 0, data.embedded(20_000))
+    record = alarms.run(alarms.GROUPS[0], 0, texts.embedded(20_000))
     assert record["loss"] == pytest.approx([5.987, 4.221, 3.55], rel=1e-3)
     assert record["alpha_to_critical"] == pytest.approx([0.4094, 0.4061, 0.4087], rel=1e-3)
     assert record["lowest_at"] == 40
@@ -33,5 +33,5 @@ def test_a_run_ends_when_its_loss_has_risen(monkeypatch, losses, lowest_at, dive
     several = iter(losses)
     loss = alarms.batch_loss
     monkeypatch.setattr(alarms, "batch_loss", lambda *of: 0.0 * loss(*of) + next(several))
-    record = alarms.run(alarms.GROUPS[2], 0, data.embedded(4096))
+    record = alarms.run(alarms.GROUPS[2], 0, texts.embedded(4096))
     assert (record["lowest_at"], record["diverged_at"]) == (lowest_at, diverged_at)

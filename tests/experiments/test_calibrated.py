@@ -7,7 +7,8 @@ import pytest
 from scipy.interpolate import BarycentricInterpolator
 from scipy.optimize import minimize_scalar
 
-from experiments import calibrate, calibrated
+from experiments import calibrate
+from experiments.judges import calibrated
 from experiments.real_heads.inputs import Model
 
 
@@ -24,12 +25,12 @@ def test_slopes_are_those_of_the_losses_and_the_best_factor_is_least(length):
     mean = BarycentricInterpolator(curves.log_t, curves.losses.mean(axis=0))
     least = minimize_scalar(mean, bounds=(-0.2, 0.2), method="bounded").x
     assert np.log(curves.best()) == pytest.approx(least, abs=4e-3)
-    assert curves.wants().mean() == pytest.approx(np.log(curves.best()), abs=1e-4)
+    assert curves.best_log_t().mean() == pytest.approx(np.log(curves.best()), abs=1e-4)
 
 
 def test_all_pieces_are_there_once():
-    at = [piece["at"] for piece in calibrated.pieces()]
-    assert [at.count(piece) for piece, _ in calibrate.pieces()] == [1] * len(at)
+    at = [piece["at"] for piece in calibrated.recorded_pieces()]
+    assert [at.count(piece) for piece, _ in calibrate.entries_to_compute()] == [1] * len(at)
 
 
 def test_of_a_text_15_per_cent_are_to_be_guessed_and_the_rest_stands():

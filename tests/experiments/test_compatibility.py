@@ -15,8 +15,8 @@ from experiments.compatibility.cells import (
     TOOLS,
     cell,
     cells,
+    entries_to_compute,
     supports,
-    work,
 )
 from experiments.records import load
 
@@ -27,7 +27,7 @@ FOUND = page.read(RECORD)
 
 
 def test_the_record_has_every_cell_and_the_page_shows_it():
-    assert [entry.key for entry in RECORD.entries] == [at for at, _ in work()]
+    assert [entry.key for entry in RECORD.entries] == [at for at, _ in entries_to_compute()]
     tried = [*product(FAMILIES, COLUMNS, TOOLS), *product(MORE, FEWER, TOOLS)]
     assert sorted(FOUND) == sorted(tried)
     assert {answer["is"] for answer in FOUND.values()} == {RIGHT, REFUSED, NONE}

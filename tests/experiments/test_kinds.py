@@ -40,8 +40,8 @@ def test_windows_begin_at_equal_distances_at_a_line(characters):
 def test_what_is_measured_of_a_window_is_what_scale_gradient_finds(characters, monkeypatch):
     monkeypatch.setattr(recorder, "WINDOWS", {40: 3})
     monkeypatch.setattr(recorder, "CHUNK", 7)
-    measured = recorder.of_text("drama", 40, 1)
-    ids = torch.tensor([recorder.read_by_smollm2("drama", 40, 1)])
+    measured = recorder.measure_text("drama", 40, 1)
+    ids = torch.tensor([recorder.window_tokens("drama", 40, 1)])
     right = scale_gradient(characters.module, [ids])
     assert measured["loss"] == pytest.approx(right.losses[0], rel=1e-6)  # in float32 there
     np.testing.assert_allclose(measured["gradient"], right.value, rtol=1e-4, atol=1e-12)
@@ -51,6 +51,6 @@ def test_what_is_measured_of_a_window_is_what_scale_gradient_finds(characters, m
     assert measured["entropy"] == pytest.approx(float(-(logs.exp() * logs).sum(-1).mean()))
     step = 1e-3
     monkeypatch.setattr(recorder, "SHIFTS", (-step, step))
-    below, above = recorder.of_text("drama", 40, 1)["losses"]
+    below, above = recorder.measure_text("drama", 40, 1)["losses"]
     slope = float(np.sum(right.value))
     assert (above - below) / (2 * step) == pytest.approx(slope, rel=1e-2)

@@ -123,7 +123,7 @@ def bugs(recorded):
 def test_the_record_is_of_the_known_bugs_of_today(recorded):
     for name, today in (("config", audits.CONFIG), ("training", audits.TRAINING)):
         known = recorded.settings[name].items()  # and what no run could choose any more
-        kept = {key: value for key, value in known if key in fields.names(type(today))}
+        kept = {key: value for key, value in known if key in fields.field_names(type(today))}
         assert type(today)(**kept) == today
     assert tuple(recorded.settings["ratios"]) == __main__.RATIOS
     assert list(bugs(recorded)) == [bug.name for bug in BUGS]
@@ -132,7 +132,7 @@ def test_the_record_is_of_the_known_bugs_of_today(recorded):
         assert label == NAMES[name].label
         assert result["intended"] == f"{NAMES[name].right:.4g}"
         assert result["audit"]["code"] == audits.CODE[result["kind"]]
-    planned = [at for at, _ in __main__.work(None)]
+    planned = [at for at, _ in __main__.entries_to_compute(None)]
     assert planned == [entry.key for entry in recorded.entries]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.lab import recall
+from experiments.lab import train_task
 from experiments.lab.descent import descend
 from experiments.lab.model import Transformer
 from experiments.lab.train import train
@@ -82,11 +82,11 @@ def test_the_first_steps_of_a_recorded_run_are_replayed(experiment, variant, sha
 def test_the_first_steps_of_a_recorded_head_are_replayed(experiment, variant):
     setting, recorded = chosen(experiment, variant)
     config, task = setting.config, setting.training
-    kind = recall.Head if task.name == "nearest" else Transformer
+    kind = train_task.Head if task.name == "nearest" else Transformer
     model = kind(config, task.seed)
-    each = task.steps // recall.BLOCKS
+    each = task.steps // train_task.STRETCHES
     stretches = max(1, 60 // each)
-    training = descend(model, task, recall.batches(config, task), recall.batch_loss)
+    training = descend(model, task, train_task.draw_batches(config, task), train_task.batch_loss)
     steps = islice(training, each * stretches)
     losses = np.reshape([value.item() for *_, value in steps], (stretches, each)).mean(axis=1)
     np.testing.assert_allclose(losses, recorded.losses[:stretches], rtol=1e-5)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from attnlib import _files
 from experiments import provenance
 from experiments.cli import app
-from experiments.lab import data, recall, results, sweep
+from experiments.lab import results, sweep, texts, train_task
 from experiments.lab.model import Config
 from experiments.lab.train import Training, train
 
@@ -118,8 +118,8 @@ def refusal(file, *options):
 def test_a_line_has_the_run_to_the_last_bit_and_its_configuration(
     file, changed, limit, monkeypatch
 ):
-    text = data.embedded(5000)
-    monkeypatch.setattr(sweep, "_loaded", lambda name: text)
+    text = texts.embedded(5000)
+    monkeypatch.setattr(sweep, "_load_text", lambda name: text)
     monkeypatch.setattr("experiments.lab.train.LOSS_LIMIT", limit)
     file.write_text(SMALL.replace("batch = 2", f"batch = 2\n{changed}").replace("[3, 4]", "[3]"))
     outcomes = run_here(file)
@@ -131,7 +131,7 @@ def test_a_line_has_the_run_to_the_last_bit_and_its_configuration(
         line = lines[setting.key]
         assert Config(**line["model"]) == setting.config
         assert Training(**line["training"]) == setting.training
-        assert line["corpus"]["sha256"] == data.sha256("embedded")
+        assert line["corpus"]["sha256"] == texts.sha256("embedded")
         assert line["made"]["commit"] == provenance.commit()
         assert line["timing"]["seconds"] > 0.0
 
@@ -139,7 +139,7 @@ def test_a_line_has_the_run_to_the_last_bit_and_its_configuration(
 def test_a_sweep_of_heads_keeps_eight_digits(file):
     file.write_text(HEADS)
     for setting, run in run_here(file):
-        direct = recall.train_and_test(setting.config, setting.training)
+        direct = train_task.train_and_test(setting.config, setting.training)
         np.testing.assert_allclose(run.losses, direct.losses, rtol=1e-7)
         for row, other in zip(run.measured, direct.measured, strict=True):
             assert row.pop("laws") == pytest.approx(other.pop("laws"), rel=1e-7)
@@ -164,7 +164,7 @@ def test_what_is_there_is_not_run_again_and_a_longer_sweep_adds_to_it(file, monk
     assert len(run_here(file)) == 8
     whole = (file.parent / "results.jsonl").read_bytes()
     assert whole.startswith(shorter)
-    monkeypatch.setattr(sweep, "_work", None)
+    monkeypatch.setattr(sweep, "_train_run", None)
     assert len(run_here(file)) == 8
     assert (file.parent / "results.jsonl").read_bytes() == whole
 

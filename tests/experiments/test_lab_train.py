@@ -10,7 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attnlib.calibration import scale_gradient
-from experiments.lab import data
+from experiments.lab import texts
+from experiments.lab.batches import Batch, training_batches, validation_batch
 from experiments.lab.descent import Descent, descend
 from experiments.lab.model import Config, Transformer
 from experiments.lab.train import (
@@ -23,7 +24,7 @@ from experiments.lab.train import (
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-TEXT = data.embedded(20_000)
+TEXT = texts.embedded(20_000)
 TINY = Config(width=8, head_size=4, depth=2, sequence=16)
 SHORT = Training(steps=25, batch=4, learning_rate=2.0**-6, record_every=10, validation_windows=10)
 
@@ -35,8 +36,8 @@ def test_the_spread_and_the_effective_keys_are_those_of_the_rows_by_hand():
     assert without.spreads is without.effective_keys is None
     np.testing.assert_array_equal(run.losses, without.losses)
     model = Transformer(config, training.seed, torch.float64)
-    parts = data.split(TEXT)
-    (batch,) = data.batches(parts.training, sequence=16, batch=4, steps=1, seed=0)
+    parts = texts.split(TEXT)
+    (batch,) = training_batches(parts.training, sequence=16, batch=4, steps=1, seed=0)
     x = model.token(torch.from_numpy(batch.inputs)) + model.position.weight
     block = model.blocks[0]
     q, k, _ = block.attention.input(block.attention_norm(x)).chunk(3, dim=-1)
@@ -125,7 +126,7 @@ def test_other_lengths_are_read_at_the_same_bytes(law):
         assert (run.gains[1] != run.gains[0]).any()
     laws = ("none", "root_log", "log") if law == "none" else (law,)
     assert run.readings.shape == (2, len(laws))
-    text = torch.from_numpy(data.split(TEXT).validation.astype(np.int64))
+    text = torch.from_numpy(texts.split(TEXT).validation.astype(np.int64))
     for column, rule in enumerate(laws):
         other = Transformer(replace(config, law=rule))
         other.load_state_dict(model.state_dict())
@@ -198,8 +199,8 @@ def test_weights_and_their_gradients_tell_what_the_interception_finds():
     config, training = replace(TINY, start_factor=16.0), replace(SHORT, precision="float64")
     training = replace(training, steps=20, record_every=1, record_scale=True)
     model, run = train_model(config, training, TEXT)
-    parts = data.split(TEXT)
-    batches = data.batches(parts.training, sequence=16, batch=4, steps=20, seed=0)
+    parts = texts.split(TEXT)
+    batches = training_batches(parts.training, sequence=16, batch=4, steps=20, seed=0)
     fresh = Transformer(config, training.seed, torch.float64)
     [sample] = scale_gradient(fresh, [next(batches)], batch_loss).samples
     np.testing.assert_allclose(run.slopes[0], sample, rtol=1e-9, atol=1e-15)
@@ -209,8 +210,8 @@ def test_weights_and_their_gradients_tell_what_the_interception_finds():
     assert run.norms.shape == (20, 2, 2, 2)
     assert run.scale_samples.shape == (2, 16, 2, 2)
     for row, part in zip(run.scale_samples, parts, strict=True):
-        whole = data.validation_batch(part, sequence=16, windows=64)
-        text = data.Batch(*(tokens[4:8] for tokens in whole))
+        whole = validation_batch(part, sequence=16, windows=64)
+        text = Batch(*(tokens[4:8] for tokens in whole))
         model.zero_grad()
         batch_loss(model, text).backward()
         for layer, block in enumerate(model.blocks):

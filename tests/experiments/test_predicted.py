@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from experiments import judging, predicted, records
-from experiments.judging import HOLDS, number, surely, verdict
+from experiments import records
+from experiments.judges import judging, predicted
+from experiments.judges.judging import HOLDS, number, surely, verdict
 
 NUMBERED = re.compile(r"^# (\d+)\. ", re.MULTILINE)
 OTHERS = {"alarms.py", "gpu/gain.toml", "gpu/length.toml"}

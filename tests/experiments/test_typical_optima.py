@@ -10,7 +10,7 @@ from experiments.records import load
 
 def test_the_record_is_complete_and_agrees_with_a_short_run_of_other_rows():
     recorded = load("typical_optima")
-    work = typical_optima.work(recorded.settings["budget"])
+    work = typical_optima.entries_to_compute(recorded.settings["budget"])
     assert [entry.key for entry in recorded.entries] == [at for at, _ in work]
     entry = recorded.find(n=256)
     here = typical.best_alpha(Normal(), 256, rows=10_000, seed=1)

@@ -152,7 +152,7 @@ def test_ministrals_temperature_is_meant_in_every_layer(monkeypatch):
 
 def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
     model = tiny("Llama")
-    monkeypatch.setattr(modules, "meant_by", lambda *_: (None, "nobody says it"))
+    monkeypatch.setattr(modules, "meant_scale", lambda *_: (None, "nobody says it"))
     report = audit(model, IDS, length=64)
     assert report.passed is None
     assert report.findings == []
