@@ -330,10 +330,7 @@ class Fitting:
     def fit(
         self, train: list[Any], held_out: list[Any], steps: int, report: Progress
     ) -> FloatArray:
-        """Return the parameters fitted to texts: those of the last step, without texts held out.
-
-        With `held_out` they are those of the step at which the loss on these is least.
-        """
+        """Return the parameters after the last step, or those of the least loss on `held_out`."""
         best, unit = np.zeros(self.parameter_count), (0.0, 0.0)
         least = np.mean([self.loss_of(text, None) for text in held_out]) if held_out else math.inf
         waited = 0
@@ -375,10 +372,7 @@ class Fitting:
         return best
 
     def interval(self, texts: list[Any], x: FloatArray) -> tuple[float, float] | None:
-        """Return the 95 % interval over texts of one factor t, near log t = x; None if unknown.
-
-        It is unknown for a single text, and where the mean loss has no positive curvature.
-        """
+        """Return the 95 % interval over texts of t near e^x; None for one text or curvature ≤ 0."""
         if len(texts) < 2:
             return None
         below, centre, above = (

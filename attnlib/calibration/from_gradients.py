@@ -268,19 +268,15 @@ class _Layer:
         """Return the sums of a linear layer, or of a norm's gain and bias, (2, channels)."""
         part = getattr(self.module, name)
         weights = dict(part.named_parameters(recurse=False))
-        if (
-            next(part.children(), None)
-            or "weight" not in weights
-            or not set(weights) <= {"weight", "bias"}
-        ):
+        if next(part.children(), None) or not {"weight"} <= set(weights) <= {"weight", "bias"}:
             raise self.refusal(f"{name} is a {type(part).__name__}, not a weight and a bias")
         offset = _gain_offset(part) if norm else 0.0
         transposed = type(part).__name__ == "Conv1D"
-        sums = self.weight_sums(
+        sums = self.sums_of(
             f"{name}.weight", weights["weight"], offset, norm=norm, transposed=transposed
         )
         if "bias" in weights:
-            sums = sums + self.weight_sums(f"{name}.bias", weights["bias"], norm=norm)
+            sums = sums + self.sums_of(f"{name}.bias", weights["bias"], norm=norm)
         return sums
 
     def multi_head_sums(self) -> tuple[FloatArray, FloatArray]:
@@ -288,15 +284,13 @@ class _Layer:
         module, width = self.module, self.module.embed_dim
         names = ("in_proj_weight", "q_proj_weight", "k_proj_weight")
         weights = [(name, getattr(module, name)) for name in names]
-        sums_of_weights = [
-            self.weight_sums(name, weight) for name, weight in weights if weight is not None
-        ]
-        sums = np.concatenate(sums_of_weights, axis=1)[:, : 2 * width]
+        parts = [self.sums_of(name, weight) for name, weight in weights if weight is not None]
+        sums = np.concatenate(parts, axis=1)[:, : 2 * width]
         if module.in_proj_bias is not None:
-            sums = sums + self.weight_sums("in_proj_bias", module.in_proj_bias)[:, : 2 * width]
+            sums = sums + self.sums_of("in_proj_bias", module.in_proj_bias)[:, : 2 * width]
         q, k = sums[:, :width], sums[:, width:]
         if module.bias_k is not None:
-            k = k + self.weight_sums("bias_k", module.bias_k, norm=True)
+            k = k + self.sums_of("bias_k", module.bias_k, norm=True)
         return q, k
 
     def unpack_sums(self, sums: FloatArray, heads: int, size: int) -> tuple[FloatArray, FloatArray]:
@@ -319,7 +313,7 @@ class _Layer:
         q, k = min(orders, key=lambda order: mismatch(order[0].sum(-1), order[1].sum(-1)))
         return q.reshape(2, -1), k.reshape(2, -1)
 
-    def weight_sums(
+    def sums_of(
         self,
         name: str,
         weight: Tensor,

@@ -64,10 +64,7 @@ class Alarm(NamedTuple):
 
 
 def find_alarms(lines: Lines) -> Iterator[tuple[str, str]]:
-    """Yield the name and the reason of each alarm that a head raises at the last of its lines.
-
-    A line without rows raises none.
-    """
+    """Yield the name and reason of each alarm at a head's last line; none if it has no rows."""
     last = lines[-1]
     if not last["rows"]:
         return

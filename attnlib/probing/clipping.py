@@ -85,10 +85,7 @@ def _multiply_heads(parts: Parts, factors: FloatArray) -> None:
 
 
 def _weights_by_head(model: nn.Module, layer: str, heads: int, size: int) -> tuple[Parts, Parts]:
-    """Return a layer's weights of queries and keys, by head; `size` is d.
-
-    Raises ValueError where they are not known, or where queries and keys are normalised.
-    """
+    """Return weights of queries and keys by head; ValueError if unknown or normalised."""
     modules = dict(model.named_modules())
     module: Any = modules.get(layer, model)
     normalises = any(NORM_NAMES.fullmatch(name) for name, _ in module.named_children())
@@ -98,9 +95,8 @@ def _weights_by_head(model: nn.Module, layer: str, heads: int, size: int) -> tup
             f"{layer} normalises its queries and keys, so that smaller projections change nothing: "
             "clip its scale, or the weights of its norms"
         )
-    queries, keys = (
-        [_split_heads(t, size) for t in side] for side in _weights(module, heads * size)
-    )
+    sides = _weights(module, heads * size)
+    queries, keys = ([_split_heads(t, size) for t in weights] for weights in sides)
     known = queries and keys and len(queries[0]) == heads and len(keys[0])
     if not known or heads % len(keys[0]):
         raise ValueError(
@@ -117,15 +113,10 @@ def _split_heads(t: Tensor, size: int) -> Tensor:
 
 
 def _weights(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the weights and biases of queries and those of keys, (outputs, …); empty if unknown.
-
-    `width` is the number of outputs that are queries.
-    """
+    """Return weights and biases of queries (`width` outputs) and of keys; empty if unknown."""
     if isinstance(module, nn.MultiheadAttention):
         parameters = {name: t for name, t in module._parameters.items() if t is not None}
-        joint = [
-            parameters[name] for name in ("in_proj_weight", "in_proj_bias") if name in parameters
-        ]
+        joint = [t for name, t in parameters.items() if name in ("in_proj_weight", "in_proj_bias")]
         queries, keys = [t[:width] for t in joint], [t[width : 2 * width] for t in joint]
         if "q_proj_weight" in parameters:
             queries.append(parameters["q_proj_weight"])

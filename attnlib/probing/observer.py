@@ -303,10 +303,7 @@ class Observer(interception.ModuleTracker):
         self.measured = True
 
     def note_doubts(self, name: str, layout: Layout) -> None:
-        """Add doubts to the notes of module `name`.
-
-        They are that its heads are uncertain, by `layout`, or that it calls a part's `forward`.
-        """
+        """Note that a module's heads are uncertain, by `layout`, or that it calls a `forward`."""
         if part_class := self.called_directly():
             self.add_note(
                 name, f"{part_class} runs by its `forward` alone, and counts as part of it"

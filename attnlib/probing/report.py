@@ -245,10 +245,7 @@ class Tally:
         self.key_counts, self.scale = counts, measured.scale
 
     def _add_columns(self, columns: dict[str, Any], counted: Any) -> None:
-        """Add to the sums the columns' totals over the counted rows.
-
-        Columns broadcast to the shape of `counted`, (sequences, heads, queries).
-        """
+        """Add the totals of columns over the rows `counted`, (sequences, heads, queries)."""
         values = np.empty((len(columns), *counted.shape))
         for i, column in enumerate(columns.values()):
             values[i] = column

@@ -41,22 +41,18 @@ def choose(
     """
     q, k, v, mask, is_causal, scale, enable_gqa, call_queries = call
     batch, length, keys = q.shape[0], q.shape[-2], k.shape[-2]
-    batch_index, query_index = (
-        torch.as_tensor(chosen, device=q.device) for chosen in (sequences, queries)
-    )
+    b, i = (torch.as_tensor(index, device=q.device) for index in (sequences, queries))
 
     def select(t: Tensor) -> Tensor:
-        return t.index_select(0, batch_index).index_select(-2, query_index)
+        return t.index_select(0, b).index_select(-2, i)
 
     past = 0 if is_causal else causal_bias(mask, length, keys)
     if past is not None:
-        mask = torch.arange(keys, device=q.device) <= query_index[:, None] + past
+        mask = torch.arange(keys, device=q.device) <= i[:, None] + past
     elif mask is not None:
         heads = mask.shape[-3] if mask.ndim > 2 else 1
         mask = select(mask.expand(batch, heads, length, keys))
-    k, v = k.index_select(0, batch_index), v.index_select(0, batch_index)
+    k, v = k.index_select(0, b), v.index_select(0, b)
     if call_queries is not None:
-        call_queries = Queries(
-            *(None if t is None else t[batch_index][:, query_index] for t in call_queries)
-        )
+        call_queries = Queries(*(None if t is None else t[b][:, i] for t in call_queries))
     return Call(select(q), k, v, mask, False, scale, enable_gqa, call_queries), select(output)

@@ -34,7 +34,7 @@ TARGET_COLUMNS = (
 )
 """Columns for the target key: heading, name and format."""
 
-TARGET_HEADS = 12
+HEADS = 12
 """The number of heads shown: those that give the target the most weight."""
 
 TARGET_LEGEND = (
@@ -75,13 +75,11 @@ def text(lines: list[Line]) -> str:
     table = [f"{'layer':{layer_width}}{'α':>6}{'α_c':>6}{headings}"]
     for name, heads in layers.items():
         cells = [f"{shorten(name, layer_width):{layer_width}}"]
-        cells += [
-            f"{_format_mean(heads, column, '.2f'):>6}" for column in ("alpha", "critical_alpha")
-        ]
+        cells += [f"{_cell(heads, column, '.2f'):>6}" for column in ("alpha", "critical_alpha")]
         for _, column, spec, width in COLUMNS:
-            cell = _format_mean(heads, column, spec)
+            cell = _cell(heads, column, spec)
             if with_theory:
-                cell += f" ({_format_mean(heads, f'random_{column}', spec)})"
+                cell += f" ({_cell(heads, f'random_{column}', spec)})"
             cells.append(f"{cell:>{width}}")
         table.append("".join(cells))
     beside = "; in brackets those of random scores that spread as much" if with_theory else ""
@@ -108,13 +106,11 @@ def text(lines: list[Line]) -> str:
 
 def _target_table(lines: list[Line]) -> Iterator[str]:
     """Yield a title, a table of the heads that give the target most weight, and a legend."""
-    heads = (
-        f"in the {TARGET_HEADS} heads that give it most" if len(lines) > TARGET_HEADS else "by head"
-    )
+    heads = f"in the {HEADS} heads that give it most" if len(lines) > HEADS else "by head"
     yield f"The key that is meant, {heads}:"
     headings = ("rows", *(heading for heading, *_ in TARGET_COLUMNS))
     yield f"{'layer':{WIDTH}}{'head':>6}" + "".join(f"{heading:>9}" for heading in headings)
-    for row in sorted(lines, key=lambda line: -float(line["target_weight"]))[:TARGET_HEADS]:
+    for row in sorted(lines, key=lambda line: -float(line["target_weight"]))[:HEADS]:
         cells = "".join(f"{format_number(row[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
         yield f"{shorten(layer_name(row), WIDTH):{WIDTH}}{row['head']:>6}{row['targets']:>9}{cells}"
     yield fill(TARGET_LEGEND, PAGE)
@@ -188,6 +184,6 @@ def format_number(value: float, spec: str = "") -> str:
     return f"{value:{spec}}" if math.isfinite(value) else "–"
 
 
-def _format_mean(heads: list[Line], column: str, spec: str) -> str:
+def _cell(heads: list[Line], column: str, spec: str) -> str:
     """Return the mean of a column over heads as text."""
     return format_number(float(np.mean([line[column] for line in heads])), spec)
