@@ -25,7 +25,7 @@ from attnlib.sampling import Estimate, mean_and_error
 
 Per = Literal["model", "layer", "head"]
 
-Progress = Callable[[str, float], None]
+OnPass = Callable[[str, float], None]
 """A function of the name of a finished pass, such as "fit" or "held out", and its loss."""
 
 LARGEST_LOG_FACTOR = math.log(8.0)
@@ -190,7 +190,7 @@ def fit_scales(
     law: str | Policy = "constant",
     train_length: float | None = None,
     steps: int = 12,
-    report: Progress | None = None,
+    report: OnPass | None = None,
     memory: Cache | None = None,
     partial: bool = False,
 ) -> ScaleFit:
@@ -327,9 +327,7 @@ class Fitting:
 
         return self.memory.get_or_compute(compute, what, self.law, self.n0, self.shape, text, x)
 
-    def fit(
-        self, train: list[Any], held_out: list[Any], steps: int, report: Progress
-    ) -> FloatArray:
+    def fit(self, train: list[Any], held_out: list[Any], steps: int, report: OnPass) -> FloatArray:
         """Return the parameters after the last step, or those of the least loss on `held_out`."""
         best, unit = np.zeros(self.parameter_count), (0.0, 0.0)
         least = np.mean([self.loss_of(text, None) for text in held_out]) if held_out else math.inf

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from attnlib import _checking
-from attnlib.calibration.fit import Fitting, Per, Progress, ScaleFit, fit_scales
+from attnlib.calibration.fit import Fitting, OnPass, Per, ScaleFit, fit_scales
 from attnlib.calibration.gradient import ScaleGradient
 from attnlib.calibration.pass_cache import Cache
 from attnlib.calibration.passes import own_loss
@@ -74,7 +74,7 @@ def recommend(
     law: str = "constant",
     texts: int = 16,
     memory: Cache | None = None,
-    report: Progress | None = None,
+    report: OnPass | None = None,
 ) -> Recommendation:
     """Recommend the scale at which a language model's loss is least on windows of `length` tokens.
 
@@ -94,7 +94,7 @@ def recommend(
 
 
 def _scale_gradient(
-    model: nn.Module, windows: list[Tensor], memory: Cache, report: Progress | None
+    model: nn.Module, windows: list[Tensor], memory: Cache, report: OnPass | None
 ) -> ScaleGradient:
     """Return the result of `scale_gradient` on the windows, with passes from the cache."""
     fitting = Fitting(model, windows, own_loss, "head", "constant", None, memory)

@@ -170,9 +170,7 @@ class Monitor:
         parts = [table.assign(step=step) for step, table in self.tables.items()]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"step": []})
 
-    def _before_call(
-        self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> None:
+    def _before_call(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Start to watch this call if it is in training mode and its step is due."""
         if not module.training or torch_internals.in_backward_pass():
             return
@@ -180,7 +178,7 @@ class Monitor:
         self._calls += 1
         observer = self._start_watch(step)
         if observer is not None:
-            observer.enter_module(module, arguments, named)
+            observer.enter_module(module, args, named)
 
     def _after_call(self, module: nn.Module, arguments: Any, output: Any) -> None:
         """Keep and log the measurements if this call was watched."""
