@@ -38,12 +38,12 @@ class QuietHandler(SimpleHTTPRequestHandler):
     """Serve files without a line on the terminal for each."""
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 @contextmanager
 def serve(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder and give the address, without a slash at its end."""
+    """Serve the files of a folder; yield the address, without a slash at its end."""
     handler = partial(QuietHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -52,13 +52,13 @@ def serve(folder: Path) -> Iterator[str]:
 
 
 def chromium_path() -> str | None:
-    """Return where Debian's package chromium is installed; None where it is not."""
+    """Return the path of Debian's package chromium; None where it is not installed."""
     return shutil.which("chromium")
 
 
 @contextmanager
 def chromium(fonts: Path | None = None) -> Iterator[Browser]:
-    """Start Chromium, with a profile of its own; it ends with the context.
+    """Start Chromium with a profile of its own, and yield it; it ends with the context.
 
     `fonts` is a file of fontconfig: the browser has the fonts that it names, and no others.
     """

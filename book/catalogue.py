@@ -7,12 +7,12 @@ from book.formulas import mathml
 from book.values import Markup, Table
 
 MODELS = {"transformer": "GPT-2", "qk_norm": "ViT-22B, Qwen3"}
-"""Models that are looked for by name, by their rule. GPT-2: scale_attn_weights=True in
+"""Models that readers look for by name, by their rule. GPT-2: scale_attn_weights=True in
 huggingface/transformers, models/gpt2/configuration_gpt2.py at 01ae98a. The others: `meaning`."""
 
 
 def letters(policy: Policy) -> dict[str, str]:
-    """Return the letters of the formula by the constants' names: a meaning begins with its letter.
+    """Return the letter of each constant in the formula, by name: a meaning begins with its letter.
 
     >>> letters(POLICIES["yarn"])
     {'coefficient': 'c', 'train_length': 'L'}
@@ -34,8 +34,8 @@ def rules(n: int, length: int, d: int) -> Table:
     )
     for policy in POLICIES.values():
         table.row(
-            title(policy),
-            formula(policy),
+            title_markup(policy),
+            formula_markup(policy),
             "cos" if policy.applied_to == "cosine" else "q·k",
             f"{float(policy.scale(n, d)):.4g}",
             f"{float(policy.alpha(length, d)):.3f}",
@@ -44,15 +44,15 @@ def rules(n: int, length: int, d: int) -> Table:
     return table
 
 
-def title(policy: Policy) -> Markup:
-    """Return how a rule is called, who has it, and its name in the library."""
+def title_markup(policy: Policy) -> Markup:
+    """Return the title of a rule, the models that have it, and its name in the library."""
     models = f" ({MODELS[policy.name]})" if policy.name in MODELS else ""
-    shown = f"{policy.title}{models}"
-    return Markup(f"{shown}: {policy.name}", f"{shown} <code>{policy.name}</code>")
+    text = f"{policy.title}{models}"
+    return Markup(f"{text}: {policy.name}", f"{text} <code>{policy.name}</code>")
 
 
-def formula(policy: Policy) -> Markup:
-    """Return a rule's formula, in HTML as MathML, elsewhere as LaTeX, and its constants."""
+def formula_markup(policy: Policy) -> Markup:
+    """Return a rule's formula and constants, in HTML as MathML, elsewhere as LaTeX."""
     values = policy.constants
     constants = ", ".join(
         f"{letter} = {values[name]:.6g}" for name, letter in letters(policy).items()

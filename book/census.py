@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from book.values import listing
+from book.values import long_table
 from experiments import records
 
 Row = dict[str, Any]
@@ -21,26 +21,26 @@ SAME = 5e-3
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """Return what was found of each layer of attention, with its family."""
+    """Return the layers of attention that were measured, each with its family."""
     entries = records.load("census").entries
     return tuple(
         {"family": entry.key["family"], **row} for entry in entries for row in entry.result["rows"]
     )
 
 
-def same(a: float, b: float) -> bool:
-    """Return whether two numbers are one."""
+def same_number(a: float, b: float) -> bool:
+    """Return whether two numbers differ by less than SAME, relatively."""
     return abs(a / b - 1.0) < SAME
 
 
 def families(wanted: Any = lambda row: True) -> list[str]:
-    """Return the families that have a layer of which something holds, in their order."""
+    """Return the families, in their order, of the layers for which `wanted` is true."""
     return list(dict.fromkeys(row["family"] for row in rows() if wanted(row)))
 
 
 KINDS: dict[str, Callable[[Row], bool]] = {
-    "1/√d": lambda row: same(row["alpha"], 1.0),
-    "another-scale": lambda row: not same(row["alpha"], 1.0),
+    "1/√d": lambda row: same_number(row["alpha"], 1.0),
+    "another-scale": lambda row: not same_number(row["alpha"], 1.0),
     "qk-norm": lambda row: set(row.get("norm", ["no"])) != {"no"},
     "rule-by-position": lambda row: "from 4" in row or "by position" in row,
     "soft-cap": lambda row: "cap" in row,
@@ -52,20 +52,20 @@ KINDS: dict[str, Callable[[Row], bool]] = {
 """What the choice above the table tells apart: α, and what else a layer has."""
 
 
-def scale(row: Row) -> str:
-    """Return what multiplies q·k as a function of d, as far as two sizes tell it."""
-    power, number = row.get("power"), row["scale"]
-    if power is None:
-        return "1/√d (one d)" if same(row["alpha"], 1.0) else f"{number:g} (one d)"
-    shapes = {-0.5: "/√d", -1.0: "/d", 0.0: "", 0.5: "·√d"}
-    nearest = min(shapes, key=lambda exponent: abs(exponent - power))
-    if abs(nearest - power) > 0.02:
-        return f"{number:g}, as d^{power:.2f}".replace("-", "−")
-    return f"{number * row['d'] ** -nearest:.4g}{shapes[nearest]}"
+def scale_text(row: Row) -> str:
+    """Return what multiplies q·k as a function of d, as far as two sizes show it."""
+    exponent, scale = row.get("power"), row["scale"]
+    if exponent is None:
+        return "1/√d (one d)" if same_number(row["alpha"], 1.0) else f"{scale:g} (one d)"
+    suffixes = {-0.5: "/√d", -1.0: "/d", 0.0: "", 0.5: "·√d"}
+    nearest = min(suffixes, key=lambda power: abs(power - exponent))
+    if abs(nearest - exponent) > 0.02:
+        return f"{scale:g}, as d^{exponent:.2f}".replace("-", "−")
+    return f"{scale * row['d'] ** -nearest:.4g}{suffixes[nearest]}"
 
 
 def details(row: Row) -> Iterator[str]:
-    """Yield what else there is in a layer, in words that a search finds."""
+    """Yield a layer's other properties, in words that a search finds."""
     if KINDS["qk-norm"](row):
         where = dict(zip("qk", row["norm"], strict=True))
         place = " and ".join(f"{tensor} by {how}" for tensor, how in where.items() if how != "no")
@@ -94,7 +94,7 @@ def details(row: Row) -> Iterator[str]:
 COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "family": ("family", lambda row: row["family"]),
     "alpha": ("α", lambda row: f"{row['alpha']:g}"),
-    "scale": ("times q·k", scale),
+    "scale": ("times q·k", scale_text),
     "d": ("d", lambda row: str(row["d"])),
     "v": ("size of v", lambda row: str(row["v"] or "")),
     "kind": ("what else", lambda row: "; ".join(details(row))),
@@ -119,7 +119,7 @@ def layer_listing() -> str:
         )
         has = " ".join(name for name, test in KINDS.items() if test(row))
         lines.append(f'<tr data-words="{has}">{cells}</tr>')
-    return listing("census", "All layers", head, "\n".join(lines))
+    return long_table("census", "All layers", head, "\n".join(lines))
 
 
 REASONS = {
@@ -133,14 +133,14 @@ REASONS = {
 
 
 def reason(line: str) -> str:
-    """Return why a layer gave no row, without its class and that of its model."""
+    """Return why a layer gave no row, without its class and its model's class."""
     text = line.rpartition(": ")[2]
     for pattern, words in REASONS.items():
         text = re.sub(pattern, words, text)
     return text
 
 
-def missing() -> str:
+def unmeasured_families() -> str:
     """Return the families of which nothing was measured and why, a line for each."""
     lines = [
         f"- {entry.key['family']}: {'; '.join(dict.fromkeys(map(reason, entry.result['not'])))}"
@@ -159,13 +159,13 @@ FAULTS = {
 """What was put into models before they were audited."""
 
 
-def released(audited: Any) -> str:
-    """Return the worst of what the audit says of the models of a family."""
+def worst_answer(audits: Any) -> str:
+    """Return the worst answer of the audit on the released models of a family."""
     order = ("findings", "traceback", "too long", "refused", "not known", "passed")
-    return min((run["is"] for run in audited["released"]), key=order.index, default="did not run")
+    return min((run["is"] for run in audits["released"]), key=order.index, default="did not run")
 
 
-def fault(audited: Any) -> str:
+def fault_answer(audited: Any) -> str:
     """Return whether the audit found a fault in its layer, or why not."""
     if audited["is"] == "findings" and audited["named"]:
         return "found"
@@ -174,23 +174,23 @@ def fault(audited: Any) -> str:
     )
 
 
-def audits() -> str:
-    """Return a table of what the audit says of the families, as Markdown."""
+def audit_table() -> str:
+    """Return a table of the audit's answers on the families, as Markdown."""
     entries = records.load("census_audit").entries
 
-    def line(name: str, right: set[str], answers: list[tuple[str, str]]) -> str:
-        rest: dict[str, list[str]] = {}
+    def line(name: str, right_answers: set[str], answers: list[tuple[str, str]]) -> str:
+        families_of: dict[str, list[str]] = {}
         for family, answer in answers:
-            if answer not in right:
-                rest.setdefault(answer, []).append(family)
+            if answer not in right_answers:
+                families_of.setdefault(answer, []).append(family)
         others = "; ".join(
             f"{answer}: {', '.join(names) if len(names) < 9 else len(names)}"
-            for answer, names in sorted(rest.items())
+            for answer, names in sorted(families_of.items())
         )
-        share = f"{len(answers) - sum(map(len, rest.values()))} of {len(answers)}"
+        share = f"{len(answers) - sum(map(len, families_of.values()))} of {len(answers)}"
         return f"| {name} | {share} | {others} |".replace("_", "\\_")
 
-    as_they_are = [(entry.key["family"], released(entry.result)) for entry in entries]
+    as_they_are = [(entry.key["family"], worst_answer(entry.result)) for entry in entries]
     lines = [
         "| | no alarm, or found | the rest |",
         "|---|---|---|",
@@ -198,13 +198,13 @@ def audits() -> str:
     ]
     for name, title in FAULTS.items():
         faults = ((entry.key["family"], entry.result["faults"].get(name)) for entry in entries)
-        answers = [(family, fault(audited)) for family, audited in faults if audited]
+        answers = [(family, fault_answer(audited)) for family, audited in faults if audited]
         lines.append(line(title, {"found"}, answers))
     return "\n".join(lines)
 
 
 def made() -> dict[str, str]:
-    """Return what is put into the page, by name: its numbers, its table, what is missing."""
+    """Return the texts of the page by name: its numbers, its table, the unmeasured families."""
     record = records.load("census")
     alphas = [row["alpha"] for row in rows()]
     counted = {
@@ -222,19 +222,19 @@ def made() -> dict[str, str]:
         **{name: str(count) for name, count in counted.items()},
         "least": f"{min(alphas):.3g}",
         "most": f"{max(alphas):.3g}",
-        "most_families": ", ".join(families(lambda row: same(row["alpha"], max(alphas)))),
+        "most_families": ", ".join(families(lambda row: same_number(row["alpha"], max(alphas)))),
         "transformers": record.made["transformers"],
         "torch": record.made["torch"],
         "table": layer_listing(),
-        "missing": missing(),
-        "audits": audits(),
+        "missing": unmeasured_families(),
+        "audits": audit_table(),
         "not-known": str(
-            sum(released(e.result) == "not known" for e in records.load("census_audit").entries)
+            sum(worst_answer(e.result) == "not known" for e in records.load("census_audit").entries)
         ),
     }
 
 
 def alphas(kind: str, between: str) -> str:
     """Return the α of a class of layers, each once, in the order of its rows."""
-    shown = dict.fromkeys(f"{row['alpha']:.3g}" for row in rows() if row["kind"] == kind)
-    return between.join(shown)
+    texts = dict.fromkeys(f"{row['alpha']:.3g}" for row in rows() if row["kind"] == kind)
+    return between.join(texts)

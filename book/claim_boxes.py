@@ -20,14 +20,14 @@ def claim_box(*identifiers: str) -> None:
     import claims  # with sympy: seconds, for what only makes the site
 
     for identifier in identifiers:
-        show(line(claims.check(identifier)))
+        show(line_html(claims.check(identifier)))
 
 
 def ledger(outcomes: list["Outcome"], source: str) -> None:
     """Show the checked claims of one source as boxes, each with a link to its chapter."""
     for outcome in outcomes:
         if outcome.source == source:
-            show(box(outcome))
+            show(box_html(outcome))
 
 
 GROUPS = {
@@ -40,14 +40,14 @@ GROUPS = {
 
 
 def counts(outcomes: list["Outcome"]) -> Table:
-    """Return how many claims of each source got which verdict."""
+    """Return a table of the sources: how many claims of each got which verdicts."""
     from claims import SOURCES
 
     table = Table("source", "on", "claims", *GROUPS)
     for source in sorted({o.source for o in outcomes}):
         tally = Counter(o.verdict for o in outcomes if o.source == source)
-        several = (sum(tally[verdict] for verdict in verdicts) for verdicts in GROUPS.values())
-        table.row(source, SOURCES[source].name, tally.total(), *(count or "" for count in several))
+        counted = (sum(tally[verdict] for verdict in verdicts) for verdicts in GROUPS.values())
+        table.row(source, SOURCES[source].name, tally.total(), *(count or "" for count in counted))
     return table
 
 
@@ -56,22 +56,22 @@ def show(html: str) -> None:
     display({"text/html": html}, raw=True)  # type: ignore[no-untyped-call]
 
 
-def title(outcome: "Outcome") -> str:
-    """Return the verdict and the id of a claim."""
+def title_html(outcome: "Outcome") -> str:
+    """Return the verdict and the id of a claim as HTML."""
     return f"<strong>{escape(outcome.verdict)}</strong> <code>{escape(outcome.id)}</code>"
 
 
-def line(outcome: "Outcome") -> str:
-    """Return a checked claim as one line of HTML, with a link to what the ledger says of it."""
+def line_html(outcome: "Outcome") -> str:
+    """Return a checked claim as one line of HTML, with a link to its evidence in the ledger."""
     o = outcome
     return (
         f'<p class="claim claim-{o.verdict.replace(" ", "-")}" id="claim-{escape(o.id)}">'
-        f'<span class="claim-title">{title(o)}</span> {escape(o.statement)} '
+        f'<span class="claim-title">{title_html(o)}</span> {escape(o.statement)} '
         f'<a href="claims.html#claim-{escape(o.id)}">The evidence.</a></p>'
     )
 
 
-def box(outcome: "Outcome") -> str:
+def box_html(outcome: "Outcome") -> str:
     """Return a checked claim as HTML: the statement, its place, verdict, evidence, chapter."""
     o = outcome
     page = f"{o.chapter}.html" + ("" if o.address else f"#claim-{escape(o.id)}")
@@ -81,7 +81,7 @@ def box(outcome: "Outcome") -> str:
     place = f'<a href="{o.address}">{escape(o.place)}</a>' if o.address else escape(o.place)
     return (
         f'<div class="claim claim-{o.verdict.replace(" ", "-")}" id="claim-{escape(o.id)}">'
-        f'<p class="claim-title">{title(o)}</p><p>{escape(o.statement)}</p>'
+        f'<p class="claim-title">{title_html(o)}</p><p>{escape(o.statement)}</p>'
         f'<p class="claim-place">Source {escape(o.source)}, {place}'
         f"{':' if quote else '.'}{quote}{translation}</p>"
         f'<p class="claim-evidence">{escape(o.evidence)} '

@@ -1,4 +1,4 @@
-"""Statements of a document, with the verdict of each and where the book decides it."""
+"""Statements of a document, each with its verdict and the chapter that decides it."""
 
 import json
 import re
@@ -18,8 +18,7 @@ BOX = re.compile(r'<p class="claim-title"><strong>([\w ]+)</strong> <code>([\w.-
 def verdicts() -> dict[str, str]:
     """Return the verdict of each claim by its id, as the executed ledger prints them.
 
-    The ledger is run again by the tests, with all its checks: so no page that lists verdicts has
-    to repeat them.
+    The tests run the ledger again, with all its checks, so that pages with verdicts need not.
     """
     outputs = (output for cell in cells("claims") for output in cell.get("outputs", []))
     boxes = (BOX.search("".join(o.get("data", {}).get("text/html", ""))) for o in outputs)
@@ -27,7 +26,7 @@ def verdicts() -> dict[str, str]:
 
 
 @cache
-def title(page: str) -> str:
+def short_title(page: str) -> str:
     """Return the title of a chapter up to its first colon or question mark."""
     heading: str = cells(page)[0]["source"][0]
     return re.match(r"# ([^:?\n]*\??)", heading)[1]  # type: ignore[index]
@@ -40,7 +39,7 @@ def cells(page: str) -> list[dict[str, Any]]:
 
 
 def statements(*sources: str, page: str = "") -> None:
-    """Show every checkable statement of some sources: its verdict, and where it is decided.
+    """Show the checkable statements of some sources: the verdict of each, and where it is decided.
 
     `page` is the chapter in which the table stands: its statements are decided in "this chapter".
     """
@@ -49,9 +48,9 @@ def statements(*sources: str, page: str = "") -> None:
     rows = []
     for statement in STATEMENTS.values():
         if statement.source in sources:
-            here = statement.chapter == page
-            link = f"{'' if here else statement.chapter + '.html'}#claim-{escape(statement.id)}"
-            place = "this chapter" if here else escape(title(statement.chapter))
+            on_page = statement.chapter == page
+            link = f"{'' if on_page else statement.chapter + '.html'}#claim-{escape(statement.id)}"
+            place = "this chapter" if on_page else escape(short_title(statement.chapter))
             sentence = escape(statement.statement)
             verdict = escape(verdicts()[statement.id])
             rows.append((verdict, sentence, f'<a href="{link}">{place}</a>'))

@@ -1,4 +1,4 @@
-"""Draw what no chapter draws: for the README and the cover, and for the front page.
+"""Draw the figures that no chapter draws: for the README and the cover, and for the front page.
 
 They are committed: `python -m book.drawings` draws them again, and a test compares.
 """
@@ -42,7 +42,7 @@ LONG_GAP, LONG_STRENGTH = 12.0, 4.0
 
 
 def door_long() -> Figure:
-    """Return the scale of three keys against n: log n, √log n, and none of both."""
+    """Return a figure of the best scales of three keys against n: log n, √log n, and constant."""
     drawing, axes = style.figure("number of keys n", "α")
     drawing.set_size_inches(4.2, 2.7)  # it stands beside text
     n = np.geomspace(10.0, 1e7, 61)

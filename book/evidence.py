@@ -17,19 +17,19 @@ HEADINGS = {
 
 
 def evidence(name: str) -> None:
-    """Show what a headline rests on: one row of experiments.evidence."""
+    """Show the evidence of a headline, one row of experiments.evidence, as a table."""
     from experiments.evidence import row as compute
 
     row = compute(name)
     fields = {HEADINGS[field]: getattr(row, field) for field in HEADINGS}
-    what = fields.pop("what")
-    lines = {"what": what, "estimate, 95 %": row.estimate, **fields}
+    quantity = fields.pop("what")
+    lines = {"what": quantity, "estimate, 95 %": row.estimate, **fields}
     cells = ((f"<strong>{escape(name)}</strong>", escape(text)) for name, text in lines.items())
     show(statements_table(cells))
 
 
 def all_evidence() -> None:
-    """Show what each headline measured, its estimate and its pairs, in a line that leads to it."""
+    """Show the quantity, estimate and pairs of each headline, in a row with a link to it."""
     from experiments.evidence import WORDS
     from experiments.evidence import row as compute
 

@@ -20,7 +20,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 def main(paths: list[Path]) -> bool:
-    """Run chapters, write those whose outputs changed, and return whether one had an error."""
+    """Run chapters, write those whose outputs changed, and return whether one failed."""
     os.environ.update(ONE_THREAD)
     failed = False
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -45,7 +45,7 @@ def update(path: Path) -> str:
 
 
 def run(notebook: nbformat.NotebookNode, folder: Path) -> str | None:
-    """Run the cells in `folder` and return None, or an error that names its cell."""
+    """Run the cells in `folder`; return None, or an error that names its cell."""
     started: list[str] = []
 
     def note(cell: nbformat.NotebookNode, cell_index: int) -> None:
@@ -71,7 +71,7 @@ def run(notebook: nbformat.NotebookNode, folder: Path) -> str | None:
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:
-    """Drop what says nothing about the chapter: the version of Python, times that Jupyter noted."""
+    """Drop what says nothing about the chapter: Python's version, and times that Jupyter noted."""
     notebook.metadata.language_info = {"name": "python"}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)

@@ -1,7 +1,7 @@
 r"""Formulas as MathML, which browsers show without scripts: docutils' translation, mended.
 
-docutils reads most of LaTeX's mathematics. What the book writes and it does not know is put into
-words that it knows; then the spaces between names, signs and letters become those of TeX.
+docutils reads most of LaTeX's mathematics. Commands of the book that it does not know are
+replaced by some that it knows; then the spaces between names, signs and letters become TeX's.
 
 >>> mathml(r"c\log n")
 '<math><mi>c</mi><mspace width=".17em" /><mi>log</mi><mspace width=".17em" /><mi>n</mi></math>'
@@ -37,7 +37,7 @@ IN_TEX = (
     (r"([_^])(\d)(?=\d)", r"\1{\2}"),
     (r"(\\[td]?frac) *(\d|[a-zA-Z]|\\[a-zA-Z]+)", r"\1{\2}"),
 )
-"""What docutils does not know, and the same in words that it knows."""
+"""Patterns that docutils does not know, and their replacements."""
 
 
 def mathml(tex: str, *, block: bool = False) -> str:
@@ -57,7 +57,7 @@ def mathml(tex: str, *, block: bool = False) -> str:
                 sign.set("largeop", "false")  # or it has the room of a large one
     for row in list(tree.iter()):
         if row.tag not in WITHOUT_SPACES:
-            space(row)
+            set_spaces(row)
     return ElementTree.tostring(tree, encoding="unicode")
 
 
@@ -94,42 +94,42 @@ def mend(element: Element) -> None:
         element.attrib.update(lspace="0", rspace="0")
 
 
-def core(element: Element) -> Element:
-    """Return what stands at the line: without its scripts."""
+def base_of(element: Element) -> Element:
+    """Return the element at the line: the formula without its scripts."""
     while element.tag in WITHOUT_SPACES - {"mfrac", "mroot"} and len(element):
         element = element[0]
     return element
 
 
-def kind(element: Element | None) -> str:
-    """Return what an element is for TeX's spaces."""
+def role(element: Element | None) -> str:
+    """Return the role of an element in TeX's spacing: name, letter, sign, bracket or nothing."""
     if element is None or element.tag == "mspace":
         return "nothing"
-    inner = core(element)
-    text = inner.text or ""
+    base = base_of(element)
+    text = base.text or ""
     if text in LIMITS or (
-        inner.tag == "mi"
+        base.tag == "mi"
         and text.isascii()
         and text.isalpha()
-        and (len(text) > 1 or inner.get("mathvariant"))
+        and (len(text) > 1 or base.get("mathvariant"))
     ):
         return "name"
-    if inner.tag != "mo" or text in CLOSE_UP or inner.get("accent"):
+    if base.tag != "mo" or text in CLOSE_UP or base.get("accent"):
         return "letter"
     if text in OPENING or text in CLOSING:
         return "opening" if text in OPENING else "closing"
     return "sign"
 
 
-def space(row: Element) -> None:
+def set_spaces(row: Element) -> None:
     """Set the spaces within a row: around names as TeX does, none after a sign before a number."""
     children = list(row)
     for before, after in zip([None, *children], children, strict=False):
-        pair = kind(before), kind(after)
+        pair = role(before), role(after)
         if pair in APART:
             row.insert(list(row).index(after), ElementTree.Element("mspace", width=".17em"))
-        if core(after).text in ("−", "+", "±") and pair[0] in ("sign", "opening", "name"):
-            core(after).set("form", "prefix")
+        if base_of(after).text in ("−", "+", "±") and pair[0] in ("sign", "opening", "name"):
+            base_of(after).set("form", "prefix")
 
 
 APART = {

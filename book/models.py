@@ -1,6 +1,6 @@
-"""What the page models.md shows of the records: a table of all heads, three more, and numbers.
+"""Fill the page models.md from the records: a table of all heads, three more, and numbers.
 
-The extension `book.extensions.pages` puts it there while the site is built.
+The extension `book.extensions.placeholders` does so while the site is built.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import numpy as np
 from attnlib.rows import softmax
 from book.live import heads, tables
 from book.live.heads import Columns
-from book.values import listing
+from book.values import long_table
 from experiments.real_heads import verdicts
 from experiments.real_heads.summary import FINDS, LISTED
 from experiments.records import load
@@ -37,29 +37,29 @@ Rows = Iterator[tuple[str, ...]]
 
 
 def made() -> dict[str, str]:
-    """Return what is put into the page, by name."""
-    tables = {"needles": needles(), "rules": rules(), "faults": faults()}
+    """Return the texts of the page, by name."""
+    tables = {"needles": needle_rows(), "rules": rule_rows(), "faults": fault_rows()}
     rows = {
         name: "\n".join(f"| {' | '.join(cells)} |" for cells in table)
         for name, table in tables.items()
     }
-    return {**rows, **numbers(), "heads": head_listing(heads.heads())}
+    return {**rows, **page_numbers(), "heads": head_listing(heads.head_columns())}
 
 
-def numbers() -> dict[str, str]:
+def page_numbers() -> dict[str, str]:
     """Return the numbers in the page's text, by name."""
-    table, record = heads.heads(), load("real_heads_atlas")
+    table, record = heads.head_columns(), load("real_heads_atlas")
     share = table["keys"] / table["n"]
     words, logits, target = tables.row_of_head()
     weights = softmax(logits)
-    own = {model.name: table["model"] == i for i, model in enumerate(heads.MODELS)}
+    of_model = {model.name: table["model"] == i for i, model in enumerate(heads.MODELS)}
     return {
         "count": str(share.size),
         "command": record.command,
         **{name: package["version"] for name, package in record.settings["packages"].items()},
         **{
-            f"of {model.name}": f"{own[model.name].sum() // model.heads} × {model.heads} | "
-            f"{table['n'][own[model.name]][0]:.0f}"
+            f"of {model.name}": f"{of_model[model.name].sum() // model.heads} × {model.heads} | "
+            f"{table['n'][of_model[model.name]][0]:.0f}"
             for model in heads.MODELS
         },
         "least_alpha": f"{table['alpha'].min():.2f}",
@@ -88,64 +88,64 @@ def head_listing(table: Columns) -> str:
     )
     line = "".join(f"<td>{cell}</td>" for _, cell in COLUMNS.values())
     rows = "\n".join(
-        f"<tr>{line.format(**shown(table, i))}</tr>".replace(">-", ">−")
+        f"<tr>{line.format(**cells_of(table, i))}</tr>".replace(">-", ">−")
         for i in range(len(table["n"]))
     )
-    return listing("heads", "All heads", head, rows)
+    return long_table("heads", "All heads", head, rows)
 
 
-def shown(table: Columns, i: int) -> dict[str, Any]:
-    """Return what the cells of a head show."""
-    numbers = {name: values[i] for name, values in table.items()}
-    known = bool(np.isfinite(numbers["needle"]))
+def cells_of(table: Columns, i: int) -> dict[str, Any]:
+    """Return the contents of a head's cells, by column."""
+    row = {name: values[i] for name, values in table.items()}
+    known = bool(np.isfinite(row["needle"]))
     return {
-        **numbers,
-        **{name: digits(numbers[name]) for name in ("alpha", "keys", "random_keys")},
-        "model": heads.MODELS[int(numbers["model"])].name,
-        "needle": list(heads.NEEDLES)[int(numbers["needle"])] if known else "",
-        "weight": f"{numbers['weight']:.2f}" if known else "",
+        **row,
+        **{name: three_digits(row[name]) for name in ("alpha", "keys", "random_keys")},
+        "model": heads.MODELS[int(row["model"])].name,
+        "needle": list(heads.NEEDLES)[int(row["needle"])] if known else "",
+        "weight": f"{row['weight']:.2f}" if known else "",
     }
 
 
-def digits(value: float) -> str:
+def three_digits(number: float) -> str:
     """Return a positive number with three digits and no exponent."""
-    return f"{value:.{max(0, 2 - int(np.floor(np.log10(value))))}f}"
+    return f"{number:.{max(0, 2 - int(np.floor(np.log10(number))))}f}"
 
 
 # --- what SmolLM2's heads look for, and what another scale costs ----------------------------------
 
 
-def needles() -> Rows:
-    """Yield the heads that find a known token, at 512 keys."""
+def needle_rows() -> Rows:
+    """Yield a row for each head that finds a known token, at 512 keys."""
     for kind in ("previous", "repeat"):
         table = verdicts.needle(kind, 512)
         for i, head in enumerate(table["head"]):
             numbers = (table[f"{name}_rest"][i] for name in ("gap", "slope", "variance"))
             weight = f"{table['weight'][i]:.2f}"
-            yield place(head), kind, weight, *(f"{number:.1f}" for number in numbers)
+            yield head_name(head), kind, weight, *(f"{number:.1f}" for number in numbers)
 
 
-def place(head: float) -> str:
-    """Return a head of SmolLM2 by its layer and its place there."""
+def head_name(head: float) -> str:
+    """Return a head of SmolLM2 as layer.head."""
     return "{}.{}".format(*divmod(int(head), heads.MODELS[0].heads))
 
 
-def rules() -> Rows:
-    """Yield the costs of rules in the place of the model's own, and the rules of each cost."""
+def rule_rows() -> Rows:
+    """Yield the costs of rules in place of the model's own, and the rules of each cost."""
     names: dict[float, list[str]] = {}
     for name, cost in verdicts.costs_of("policies", "policy", **{"as": "scale"}).items():
         names.setdefault(round(float(cost.mean()), 2), []).append(f"`{name}`")
     for nats in sorted(names):
-        yield signed(nats), ", ".join(names[nats])
+        yield signed_cost(nats), ", ".join(names[nats])
 
 
-def faults() -> Rows:
-    """Yield the known bugs that are a wrong factor, from the smallest, with costs."""
+def fault_rows() -> Rows:
+    """Yield the known bugs that are a wrong factor, the smallest first, with their costs."""
     factors, costs = verdicts.factors_of_faults(), verdicts.costs_of("faults", "bug")
     for name in sorted(costs, key=factors.__getitem__):
-        yield f"`{name}`", f"{factors[name]:.3g}", signed(costs[name].mean())
+        yield f"`{name}`", f"{factors[name]:.3g}", signed_cost(costs[name].mean())
 
 
-def signed(nats: float) -> str:
-    """Return a cost with two digits after the point."""
+def signed_cost(nats: float) -> str:
+    """Return a cost in nats with two digits after the point."""
     return f"{round(nats, 2) + 0.0:.2f}".replace("-", "−")

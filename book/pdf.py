@@ -50,7 +50,7 @@ SHEET_WIDTH = 627
 
 
 class Chapter(NamedTuple):
-    """A page of the site, ready to be put among the others."""
+    """A page of the site, prepared to be one among the others."""
 
     part: str
     anchor: str
@@ -59,12 +59,12 @@ class Chapter(NamedTuple):
 
 
 def main() -> None:
-    """Print _build/html into _build/html/_static."""
+    """Print _build/html as a PDF into _build/html/_static."""
     if chromium_path() is None:
         raise SystemExit("no browser to print with: install Debian's package `chromium`")
     with chromium() as browser, serve(SITE) as address:
         page = open_page(browser, address, document(SITE, chapters(SITE)))
-        pdf = numbered(page)
+        pdf = print_numbered(page)
     replace(PDF, compress(pdf))
     print(f"The book is at {PDF}")
 
@@ -74,11 +74,11 @@ def chapters(site: Path) -> list[Chapter]:
     toc = parse_toc_yaml(ROOT / "_toc.yml")
     parts = {str(toc.root.docname): ""}
     parts |= {str(item): tree.caption or "" for tree in toc.root.subtrees for item in tree.items}
-    return [chapter(site, name, part, parts.keys()) for name, part in parts.items()]
+    return [prepare_chapter(site, name, part, parts.keys()) for name, part in parts.items()]
 
 
-def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
-    """Return a page with its ids, links and pictures as they must be among the pages `names`."""
+def prepare_chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
+    """Return a page whose ids, links and pictures are right among the pages `names`."""
     page = BeautifulSoup((site / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
     article: Any = page.select_one("article")
     for element in article.select(LEFT_OUT):
@@ -91,25 +91,25 @@ def chapter(site: Path, name: str, part: str, names: Set[str]) -> Chapter:
         element["id"] = anchor(name, element["id"])
     for link in article.find_all("a", href=True):
         target = urlsplit(link["href"])
-        to = resolve_target(name, target.path).removesuffix(".html") if target.path else name
+        linked = resolve_target(name, target.path).removesuffix(".html") if target.path else name
         if target.scheme:
             continue
-        if to not in names:
+        if linked not in names:
             link.unwrap()
             continue
-        link["href"] = "#" + anchor(to, target.fragment)
+        link["href"] = "#" + anchor(linked, target.fragment)
     for picture in article.find_all("img", src=True):
         picture["src"] = resolve_target(name, picture["src"])
     return Chapter(part, anchor(name), article.h1.get_text(), article.decode_contents())
 
 
 def anchor(name: str, fragment: str = "") -> str:
-    """Return the id by which a place of a page is known among all pages."""
+    """Return the id of a place of a page among all pages."""
     return name.replace("/", "-") + (f"-{fragment}" if fragment else "")
 
 
 def resolve_target(name: str, target: str) -> str:
-    """Return where `target`, seen from a page, lies seen from the site's folder."""
+    """Return the path of `target`, an address in a page, from the site's folder."""
     if urlsplit(target).scheme:
         return target
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
@@ -138,7 +138,7 @@ def document(site: Path, chapters: list[Chapter]) -> str:
 
 
 def cover() -> str:
-    """Return the first sheet."""
+    """Return the HTML of the first sheet."""
     addresses = [os.environ.get(name, "") for name in ("BOOK_SITE", "BOOK_REPOSITORY")]
     places = "".join(f'<a href="{escape(a)}">{escape(a)}</a><br>' for a in addresses if a)
     return (
@@ -154,7 +154,7 @@ def cover() -> str:
 
 
 def contents(chapters: list[Chapter]) -> str:
-    """Return the table of contents: parts and chapters, with room for their numbers."""
+    """Return the table of contents: parts and chapters, with room for the numbers of sheets."""
     lines = []
     for part, entries in groupby(chapters, key=lambda entry: entry.part):
         lines += [f"<h2>{escape(part)}</h2>"] if part else []
@@ -191,8 +191,8 @@ NUMBER_THE_CONTENTS = """(sheets) => {
 }"""
 
 
-def numbered(page: Page) -> bytes:
-    """Return the page as a PDF with the numbers of the sheets in its contents."""
+def print_numbered(page: Page) -> bytes:
+    """Print the page twice; return the PDF with the numbers of the sheets in its contents."""
     options: Any = {"prefer_css_page_size": True, "print_background": True, "tagged": True}
     page.evaluate(NUMBER_THE_CONTENTS, first_sheets(page.pdf(**options)))
     return page.pdf(outline=True, **options)
@@ -224,7 +224,7 @@ DOUBLED = re.compile(r"^(?:(\d+\. )\1)?(.+)\2$", re.DOTALL)
 
 
 def repair_titles(items: list[pikepdf.OutlineItem]) -> None:
-    """Say the titles of bookmarks once."""
+    """Remove the repetition from the titles of bookmarks, in place."""
     for item in items:
         item.title = DOUBLED.sub(r"\1\2", item.title)
         repair_titles(item.children)

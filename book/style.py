@@ -88,13 +88,15 @@ DECIMALS = re.compile(r"-?\d+\.\d{3,}(?!\d*e)")
 
 
 def _rounded(number: re.Match[str]) -> str:
+    """Return a number with two decimals at most, as text."""
     return f"{round(float(number[0]), 2) + 0.0:.7g}"  # − 0 is 0
 
 
 def figure(xlabel: str, ylabel: str, *, height: float = 3.6, panels: int = 1) -> tuple[Figure, Any]:
-    """Return a figure and its axes: `panels` of them, one below the other, sharing their x axis.
+    """Return a figure and its Axes, or with several `panels` the list of their Axes.
 
-    The labels go on every y axis and on the lowest x axis. `height` is in inches, for the whole.
+    The panels stand one below the other and share their x axis. The labels go on every y axis and
+    on the lowest x axis. `height` is in inches, for the whole.
     """
     drawing, axes = plt.subplots(panels, 1, figsize=(5.4, height), sharex=True, squeeze=False)
     column: list[Axes] = list(axes[:, 0])
@@ -108,10 +110,10 @@ MANY_CURVES = 12
 
 
 def readings(*panels: Axes, at: Iterable[float] = ()) -> None:
-    """Print where the curves of a drawn figure begin, end and are highest and lowest.
+    """Print the points at which each curve begins, ends, is highest and is lowest.
 
-    The text that stands in place of the picture is compared with it. `at` lists further abscissae.
-    Of more than MANY_CURVES only those with a label are read.
+    The text that stands in place of the picture is compared with them. `at` lists further
+    abscissae. Of more than MANY_CURVES curves, only those with a label are read.
     """
     for panel in panels:
         curves = panel.get_lines()
@@ -125,8 +127,8 @@ def readings(*panels: Axes, at: Iterable[float] = ()) -> None:
             order = np.argsort(x)
             ends = {"begins": order[0], "ends": order[-1]}
             # Of values that are equal but for rounding the first is the highest.
-            shown = np.array([float(f"{value:.6g}") for value in y])
-            ends |= {"highest": np.nanargmax(shown), "lowest": np.nanargmin(shown)}
+            rounded = np.array([float(f"{number:.6g}") for number in y])
+            ends |= {"highest": np.nanargmax(rounded), "lowest": np.nanargmin(rounded)}
             places = [f"{name} ({x[i]:.4g}, {y[i]:.3g})" for name, i in ends.items()]
             places += [f"({x0:g}, {np.interp(x0, x[order], y[order]):.3g})" for x0 in at]
             print(f"{label}: {', '.join(places)}")

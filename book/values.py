@@ -31,7 +31,7 @@ def glue(name: str, value: float | str, spec: str = "") -> None:
 
 
 class Markup(str):
-    """A text that is more in HTML: a cell of a `Table`.
+    """A cell of a `Table` that has other text in HTML.
 
     >>> Markup("x²", "x<sup>2</sup>").html
     'x<sup>2</sup>'
@@ -47,7 +47,7 @@ class Markup(str):
 
 
 class Link(Markup):
-    """A text that leads somewhere: a cell of a `Table`.
+    """A cell of a `Table` that is a link in HTML.
 
     >>> link = Link("a thread", "https://example.org/?a=1&b=2")
     >>> print(link, link.html)
@@ -59,7 +59,7 @@ class Link(Markup):
         return super().__new__(cls, text, f'<a href="{escape(address)}">{escape(text)}</a>')
 
 
-def listing(name: str, label: str, head: str, rows: str) -> str:
+def long_table(name: str, label: str, head: str, rows: str) -> str:
     """Return a long table as HTML, which a script searches and sorts by its `name`."""
     return (
         f'<div class="listing" role="region" aria-label="{label}" tabindex="0">'
@@ -97,7 +97,7 @@ class Table:
         self.rows: list[tuple[str, ...]] = []
 
     def row(self, *cells: object) -> None:
-        """Add a row."""
+        """Add a row; ValueError unless it has as many cells as there are headings."""
         if len(cells) != len(self.headings):
             raise ValueError(
                 f"a row must have {len(self.headings)} cells, one for each heading, "
@@ -131,7 +131,7 @@ class Table:
         )
 
     def _numbers(self) -> list[bool]:
-        """Return which columns hold numbers: in every cell, or nothing."""
+        """Return for each column whether all its cells are numbers or empty."""
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.headings)
         return [all(map(_is_number, column)) for column in columns]
 
@@ -144,7 +144,8 @@ WORDS = re.compile(r"(?<=\d)e[-+]?\d+|\b(?:to|of)\b")
 
 
 def _is_number(cell: str) -> bool:
+    """Return whether a cell may stand in a column of numbers."""
     if cell in NOTHING:
         return True
-    rest = WORDS.sub("", cell)
-    return any(map(str.isdigit, rest)) and not any(map(str.isalpha, rest)) and "√" not in rest
+    text = WORDS.sub("", cell)
+    return any(map(str.isdigit, text)) and not any(map(str.isalpha, text)) and "√" not in text

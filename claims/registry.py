@@ -1,7 +1,7 @@
-"""What a claim is, and the registry of all of them.
+"""Define claims, and register the check of each.
 
-What each says, where, and what the evidence for it says, stands in `statements.toml` beside this
-file: a check computes a verdict and numbers, no words.
+The words of a claim stand in `statements.toml` beside this file: its statement, its place in the
+source, its evidence. A check computes a verdict and numbers, no words.
 """
 
 import tomllib
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 
 class Source(NamedTuple):
-    """A document whose statements the ledger carries."""
+    """A document with statements that the ledger checks."""
 
     key: str
     """In this book's bibliography."""
@@ -29,28 +29,28 @@ class Source(NamedTuple):
 
 
 class Tolerance:
-    """The thresholds of the checks: what words mean in numbers, if the evidence gives no other."""
+    """The thresholds of the checks: words in numbers, unless the evidence gives others."""
 
     ROUNDING = 1e-12
-    """Numbers that are equal and were computed in two ways differ by less: a thousand roundings."""
+    """Equal numbers, computed in two ways, differ by less: a thousand roundings."""
     IN_THE_LIMIT = 1e-3
-    """What is said of a limit is computed so far out that less than this is left to it."""
+    """A limit is computed so far out that the distance from it is smaller."""
     HUNDREDTH = 0.01
-    """The exponent of a power law, measured where the law is reached, is off by less."""
+    """The exponent of a power law is off by less, measured where the law is reached."""
     CLOSE = 0.05
-    """A good fit errs by less, and two curves that differ by less are one."""
+    """A good fit errs by less, and curves that differ by less count as one."""
     TENTH = 0.1
-    """What is about right errs by less, and what has vanished is less than that of what it was."""
+    """"About right" errs by less; "vanished" is a smaller share of the former size."""
     FIFTH = 0.2
-    """What is close, or of about the size of a rule, is off by less."""
+    """A number close to a rule, or of about its size, is off by less."""
     HALF = 0.5
-    """Most are more than half; what fades, or falls short, is less than half of what it was."""
+    """Most are more than half; "fades" and "falls short" leave less than half."""
     NINE_TENTHS = 0.9
-    """The largest weight of a row that is nearly one-hot; the share that holds over a range."""
+    """A row is nearly one-hot, and a range is covered, from this weight or share on."""
 
 
 class Verdict(StrEnum):
-    """What a check can find of a statement as it is meant, with every qualifier that it has."""
+    """What a check finds of a statement, read as it is meant, with every qualifier."""
 
     HOLDS = "holds"
     """Proved, or true to rounding or to the resolution of a simulation that could refute it."""
@@ -72,7 +72,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a source says, in our words, and where it says it."""
+    """What a source says, in our words, and the place where it says so."""
 
     id: str
     source: str
@@ -98,9 +98,9 @@ class Outcome(Statement):
 
 _WORDS = tomllib.loads(files("claims").joinpath("statements.toml").read_text("utf-8"))
 SOURCES = {number: Source(**source) for number, source in _WORDS.pop("sources").items()}
-"""The sources by number."""
+"""The sources, by number."""
 EVIDENCE: dict[str, str] = {}
-"""What the evidence for each statement says: a template for the numbers of its check."""
+"""The evidence for each statement, a template for the numbers of its check."""
 STATEMENTS: dict[str, Statement] = {}
 """Every statement by its id."""
 for _number, _chapters in _WORDS.items():
@@ -114,15 +114,16 @@ CLAIMS: dict[str, Callable[..., Outcome]] = {}
 """The check of every claim by its id."""
 
 Decision = tuple[Verdict, Mapping[str, Any]]
-"""What a check decides, and the numbers that the template of its evidence names."""
+"""A verdict, and the numbers that the template of the evidence names."""
 Check = Callable[..., Decision]
 
 
 def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
-    """Register the decorated function as the check of a statement, which must not have one.
+    """Register the decorated function as the check of a statement; ValueError if it has one.
 
     `constants` are those of the source where they differ from the function's defaults. The template
-    of the evidence names numbers of the check, its arguments, and constants of its module.
+    of the evidence may name the numbers that the check returns, its arguments, and constants of its
+    module.
     """
 
     def register(function: Check) -> Check:
@@ -136,8 +137,8 @@ def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
             bound = signature(function).bind(**{**constants, **arguments})
             bound.apply_defaults()
             verdict, numbers = function(**bound.arguments)
-            names = ChainMap(dict(numbers), bound.arguments, function.__globals__)
-            evidence = EVIDENCE[identifier].format_map(names)
+            fields = ChainMap(dict(numbers), bound.arguments, function.__globals__)
+            evidence = EVIDENCE[identifier].format_map(fields)
             statement = asdict(STATEMENTS[identifier])
             return Outcome(**statement, verdict=str(verdict), evidence=evidence)
 
@@ -147,48 +148,48 @@ def claim(identifier: str, **constants: Any) -> Callable[[Check], Check]:
     return register
 
 
-def not_checked(*identifiers: str) -> None:
-    """Register statements that only large runs decide."""
+def skip_checks(*identifiers: str) -> None:
+    """Register statements that only a large run could decide."""
     for identifier in identifiers:
         claim(identifier)(lambda: (Verdict.NOT_CHECKED, {}))
 
 
-def holds(*parts: Any, verdict: Verdict = Verdict.HOLDS) -> Verdict:
-    """Return `verdict` where all parts are true, wrong where none is, else it needs a condition."""
+def verdict_of(*parts: Any, verdict: Verdict = Verdict.HOLDS) -> Verdict:
+    """Return `verdict` if all parts are true, WRONG if none is, else NEEDS_A_CONDITION."""
     if all(parts):
         return verdict
     return Verdict.NEEDS_A_CONDITION if any(parts) else Verdict.WRONG
 
 
-def holds_within(*parts: Any) -> Verdict:
-    """Return the same of what is true up to some error."""
-    return holds(*parts, verdict=Verdict.HOLDS_WITHIN)
+def verdict_within(*parts: Any) -> Verdict:
+    """Return the verdict on parts that are true up to an error: HOLDS_WITHIN if all are true."""
+    return verdict_of(*parts, verdict=Verdict.HOLDS_WITHIN)
 
 
-def extended_unless(as_said: Any, true: Any, verdict: Verdict = Verdict.HOLDS) -> Verdict:
-    """Return `verdict` for what is true as it is said, extended if it is true as it is meant."""
-    if not true:
+def verdict_as_meant(as_said: Any, as_meant: Any, verdict: Verdict = Verdict.HOLDS) -> Verdict:
+    """Return `verdict` for a claim that is true as said, EXTENDED if only as meant, else WRONG."""
+    if not as_meant:
         return Verdict.WRONG
     return verdict if as_said else Verdict.EXTENDED
 
 
 def close(measured: ArrayLike, claimed: ArrayLike, bar: float = Tolerance.ROUNDING) -> bool:
-    """Return whether numbers are the claimed ones, up to a relative error."""
+    """Return whether all numbers equal the claimed ones, up to the relative error `bar`."""
     return bool((np.abs(np.divide(measured, claimed) - 1.0) < bar).all())
 
 
 def power_of(x: ArrayLike, y: ArrayLike) -> float:
-    """Return the power of x that y goes like, by least squares on the logarithms."""
+    """Return p of the power law y ∝ x^p, by least squares on the logarithms."""
     return slope(np.log(x), np.log(y))
 
 
 def slope(x: ArrayLike, y: ArrayLike) -> float:
-    """Return the slope of y in x, by least squares."""
+    """Return the slope of the line y(x), by least squares."""
     return float(np.polyfit(np.asarray(x, float), np.asarray(y, float), 1)[0])
 
 
 def listed(pattern: str, *columns: Iterable[Any]) -> str:
-    """Return a list in words: the pattern, filled from each row of the columns."""
+    """Fill the pattern from each row of the columns, and join the results by commas."""
     return ", ".join(pattern.format(*row) for row in zip(*columns, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Claims on trained models: by recorded runs, models small enough to train here, recorded heads.
+"""Check claims on trained models: by recorded runs, small models trained here, recorded heads.
 
 The first are those with a scaled output (source 002), whose losses are in nats per byte; the second
 are of comments in source 003; the last of papers on rows of attention (005 to 008). Chapters:
@@ -22,11 +22,11 @@ from claims.registry import (
     Verdict,
     claim,
     close,
-    extended_unless,
-    holds,
-    holds_within,
     listed,
     slope,
+    verdict_as_meant,
+    verdict_of,
+    verdict_within,
 )
 from experiments.lab import comparison
 from experiments.lab.small_models import (
@@ -54,7 +54,7 @@ RATES = {
 """Learning rates: of attention that compares normalisers; and where the gradient vanishes."""
 
 
-def recorded(experiment: str) -> "Sequence[Outcome]":
+def recorded_runs(experiment: str) -> "Sequence[Outcome]":
     """Return the recorded runs of an experiment; of "cause" with its further seeds and rates."""
     from experiments import records
 
@@ -64,15 +64,15 @@ def recorded(experiment: str) -> "Sequence[Outcome]":
 
 @claim("training.worse", experiments=("source_start", "learning_rate"))
 @claim("training.bert", experiments=("encoder", "encoder_longer"))
-def worse(
+def variant_worse(
     experiments: tuple[str, ...], changed: str = "note", against: str = "baseline"
 ) -> Decision:
-    """The variant `changed` is worse than `against`, in models that are not the source's.
+    """Check that the variant `changed` is worse than `against`, in models unlike the source's.
 
     It is reproduced if in each experiment the mean is on its side at every rate, and surely so at
     all but one at most.
     """
-    runs = [recorded(name) for name in experiments]
+    runs = [recorded_runs(name) for name in experiments]
     harms = [comparison.loss_increase(outcomes, changed, against) for outcomes in runs]
     sure = [_surely(harm) for harm in harms]
     reproduced = all(
@@ -84,15 +84,15 @@ def worse(
         "steps": [outcomes[0].setting.training.steps for outcomes in runs],
         "rates": ", ".join(map(comparison.power_of_two, comparison.learning_rates(runs[0]))),
         "seeds": [harm.shape[-1] for harm in harms],
-        "harms": [_listed(harm) for harm in harms],
+        "harms": [_words(harm) for harm in harms],
         "at": [f"{above.sum()} of {above.size}" for above in sure],
         "lower": f"{np.sum(harms[0] < 0.0)} of {harms[0].size}",
     }
 
 
-def apart(variant: str, precision: str) -> FloatArray:
+def loss_gaps(variant: str, precision: str) -> FloatArray:
     """Return |loss − loss of the baseline| at each step of the experiment "residual"."""
-    runs: list[Any] = [*recorded("residual")]
+    runs: list[Any] = [*recorded_runs("residual")]
     losses = {
         (outcome.setting.variant, outcome.setting.training.precision): outcome.run.losses
         for outcome in runs
@@ -102,65 +102,65 @@ def apart(variant: str, precision: str) -> FloatArray:
 
 
 @claim("training.residual")
-def residual(power_of_two: str = "eight", whole: str = "eight_with_bias") -> Decision:
-    """The runs of all three variants are those of the baseline; the last weights the bias too."""
-    exactly = max(apart(power_of_two, precision).max() for precision in ("float32", "float64"))
-    rounded = apart("undone", "float64")[:100].max()
-    biased = apart(whole, "float64")
-    right = exactly == 0.0 and rounded < ROUNDED
+def residual_runs_equal(power_of_two: str = "eight", whole: str = "eight_with_bias") -> Decision:
+    """Check that factors undone, of a power of two, and on the bias too (`whole`) change no run."""
+    exactly = max(loss_gaps(power_of_two, precision).max() for precision in ("float32", "float64"))
+    rounded = loss_gaps("undone", "float64")[:100].max()
+    biased = loss_gaps(whole, "float64")
+    equal = exactly == 0.0 and rounded < ROUNDED
     parted = (np.argmax(biased > 0.0) + 1, biased.max(), biased[-20:].mean())
     numbers = {"steps": biased.size, "exactly": exactly, "rounded": rounded, "parted": parted}
-    return holds(right, right and biased.max() < ROUNDED), numbers
+    return verdict_of(equal, equal and biased.max() < ROUNDED), numbers
 
 
 @claim("training.scale-dependent")
-def scale_dependent(undone: str = "eight") -> Decision:
-    """The harm of the factor is gone if the factor is undone before the addition, or after it.
+def harm_undone(undone: str = "eight") -> Decision:
+    """Check that the factor's harm is gone if it is undone before the addition, or after it.
 
-    Before it in the variant `undone`; after it by the normalisation that reads the sum, if all
-    else that is added has the factor as well. And there is harm at the best rate.
+    Before it in the variant `undone`; after it by the normalisation that reads the sum, if all else
+    that is added has the factor as well. And there is harm at the best rate.
     """
-    runs = recorded("source_start")
+    runs = recorded_runs("source_start")
     harm = comparison.loss_increase(runs, "note")[_best_rate(runs)]
-    before = max(apart(undone, precision).max() for precision in ("float32", "float64"))
-    rest, branch = np.sin(np.outer((1.0, 1.7), np.arange(128.0)))
+    before = max(loss_gaps(undone, precision).max() for precision in ("float32", "float64"))
+    stream, branch = np.sin(np.outer((1.0, 1.7), np.arange(128.0)))
     c = (128 / math.e) ** 0.5
-    sums = [a * rest + b * branch for a, b in ((1, 1), (1, c), (c, c))]
+    sums = [a * stream + b * branch for a, b in ((1, 1), (1, c), (c, c))]
     plain, alone, summed = ((x - x.mean()) / x.std() for x in sums)
     after = float(np.abs(summed - plain).max())
     changed = [before, after, float(np.abs(alone - plain).max())]
-    numbers = {"changed": changed, "harm": _listed(harm), "seeds": harm.size}
-    return holds(max(before, after) < ROUNDED and bool(_surely(harm))), numbers
+    numbers = {"changed": changed, "harm": _words(harm), "seeds": harm.size}
+    return verdict_of(max(before, after) < ROUNDED and bool(_surely(harm))), numbers
 
 
 @claim("training.cause")
-def cause(suspect: str = "larger", other: str = "smaller") -> Decision:
-    """The variant `suspect` alone surely costs more than `other` alone, from both starts.
+def cause_of_harm(suspect: str = "larger", other: str = "smaller") -> Decision:
+    """Check that the variant `suspect` alone surely costs more than `other`, from both starts.
 
     A factor c on z is a start of W that is c times larger and a learning rate of W that is c times
     larger. "larger" has the first alone, "smaller" the second alone.
     """
     sure, lines = [], []
     for experiment in ("source_start", "cause"):
-        runs = recorded(experiment)
+        runs = recorded_runs(experiment)
         best = _best_rate(runs)
-        both, alone, rest = (
+        both, first, second = (
             comparison.loss_increase(runs, variant)[best] for variant in ("note", suspect, other)
         )
-        sure.append(bool(_surely(alone - rest)))
-        lines.append([*map(_listed, (both, alone, rest, alone - rest, both - alone - rest))])
+        sure.append(bool(_surely(first - second)))
+        lines.append([*map(_words, (both, first, second, first - second, both - first - second))])
     verdict = Verdict.ANSWERED if all(sure) else Verdict.OPEN
     return verdict, {"source": lines[0], "ours": lines[1], "seeds": both.size, "size": _size(runs)}
 
 
 def _surely(harm: FloatArray) -> FloatArray:
-    """Return whether the mean over the seeds is above 0 with its interval."""
+    """Return whether the mean over the seeds is above 0 with its interval, at each rate."""
     gap = comparison.interval(harm)
     return np.asarray(gap.mean > gap.half_width)
 
 
 def _best_rate(runs: "Sequence[Outcome]") -> int:
-    """Return which rate is the baseline's best, by its mean loss."""
+    """Return the index of the rate at which the baseline's mean loss is least."""
     return int(comparison.losses(runs, "baseline").mean(axis=-1).argmin())
 
 
@@ -170,55 +170,55 @@ def _size(runs: "Sequence[Outcome]") -> str:
     return f"{size.depth} layers, width {size.width}, n = {size.sequence}"
 
 
-def _listed(values: FloatArray) -> str:
-    """Return the mean over the seeds, at each rate, with its interval."""
+def _words(values: FloatArray) -> str:
+    """Return the mean over the seeds at each rate with its interval, in words."""
     gaps = comparison.interval(values)
     return listed("{:+.3f} ± {:.3f}", np.ravel(gaps.mean), np.ravel(gaps.half_width))
 
 
 @claim("gradient.largest-trains")
-def largest_trains(scale: str = "annealed", against: str = "baseline") -> Decision:
-    """A decoder ends surely lower with the scale of the largest gradient, or surely higher.
+def largest_gradient_trains(scale: str = "annealed", against: str = "baseline") -> Decision:
+    """Check that the scale of the largest gradient trains a decoder surely better, or surely worse.
 
     That scale is the source's own α*, for 128 keys and scores of variance 1 at the start, and the
     other α = 1. Beside it 1/d, which has a smaller gradient, and decoders of 16 dimensions that
     divide by √d or not: at their start q and k have entries of variance ⅓.
     """
-    runs = recorded("policies")
+    runs = recorded_runs("policies")
     change = comparison.loss_increase(runs, scale, against)
     verdict = Verdict.HOLDS_WITHIN if _surely(-change).all() else Verdict.OPEN
     law, narrow, n = DotProduct(64), DotProduct(16), 128
     best = float(annealed.best_alpha(law, n))
     gradients = annealed.gradient(law, [best, 1.0, 0.125], n)
-    ends = comparison.by_variant(recorded("no_scale_seeds"))
+    ends = comparison.by_variant(recorded_runs("no_scale_seeds"))
     undivided, divided = (
         [run.final_loss for run in ends[variant, 1000]] for variant in ("one_16", "root_16")
     )
     return Verdict.WRONG if _surely(change).all() else verdict, {
         "best": best,
-        "change": _listed(change),
+        "change": _words(change),
         "seeds": change.shape[-1],
         "gradients": gradients,
-        "smaller": _listed(comparison.loss_increase(runs, "inverse_d")),
+        "smaller": _words(comparison.loss_increase(runs, "inverse_d")),
         "times": float(np.divide(*annealed.gradient(narrow, [4.0 / 3.0, 1.0 / 3.0], n))),
-        "undivided": _listed(np.subtract(undivided, divided)),
+        "undivided": _words(np.subtract(undivided, divided)),
     }
 
 
 @claim("comments.power-faster")
-def power_faster(
+def power_trains_faster(
     comparison: Literal["all", "attention at one rate", "each at its best rate"] = "all",
 ) -> Decision:
-    """The loss after 50 steps is lower in attention.
+    """Check that the power has the lower loss after 50 steps, and the larger gradients.
 
-    And the gradients of normal rows of 16. A mean of 24 differences is away from 0 by three
+    The gradients are those of normal rows of 16. A mean of 24 differences is away from 0 by three
     standard errors by chance once in 150; with twelve pairs one verdict in 300 was another.
     """
     power, softmax = _losses("power", 24), _losses("softmax", 24)
     rate = RATES["attention"].index(0.1)  # too small for either
     differences = {
         "attention at one rate": power[rate] - softmax[rate],
-        "each at its best rate": _best(power) - _best(softmax),
+        "each at its best rate": _losses_at_best_rate(power) - _losses_at_best_rate(softmax),
     }
     measured = {name: mean_and_error(values) for name, values in differences.items()}
     signs = [
@@ -229,19 +229,19 @@ def power_faster(
     x = np.random.default_rng(0).standard_normal((1000, 16))
     y, p = power_softmax(x), rows.softmax(x)
     larger = float(np.mean((y * (1 - y) * EXPONENT / abs(x) - p * (1 - p)).sum(axis=1) > 0.0))
-    shown = {
+    numbers = {
         "n": x.shape[1],
         "pairs": power.shape[-1],
         "larger": 100 * larger,
         "measured": [*measured.values()],
         "rate": RATES["attention"][rate],
     }
-    return holds_within(*(larger > Tolerance.HALF and sign for sign in signs)), shown
+    return verdict_within(*(larger > Tolerance.HALF and sign for sign in signs)), numbers
 
 
 @claim("comments.not-rnn")
-def not_rnn(gains: tuple[float, ...] = (0.5, 2.0), path: Path = "residual") -> Decision:
-    """Where an RNN loses its gradient, attention with this path does not; the rest is level.
+def gradient_kept(gains: tuple[float, ...] = (0.5, 2.0), path: Path = "residual") -> Decision:
+    """Check that attention with this path keeps its gradient where an RNN loses it.
 
     From layer 8 to 32; gain and norm are the same in both. The first gain is that of the reply,
     factors below 1. Level is a change of less than a twentieth of a power of ten a layer, lost a
@@ -266,33 +266,34 @@ def not_rnn(gains: tuple[float, ...] = (0.5, 2.0), path: Path = "residual") -> D
         if gain == gains[0]
     )
     of_gain = {gain: [cell[:3] for cell in cells if cell[3] == gain] for gain in gains}
-    shown = {
+    texts = {
         gain: listed("{:+.2f} and {:+.2f} ({})", *zip(*of_gain[gain], strict=True))
         for gain in gains
     }
-    verdict = extended_unless(level, kept, Verdict.HOLDS_WITHIN)
+    verdict = verdict_as_meant(level, kept, Verdict.HOLDS_WITHIN)
     first, last = gains[0], gains[-1]
-    return verdict, {"first": first, "own": shown[first], "last": last, "ours": shown[last]}
+    return verdict, {"first": first, "own": texts[first], "last": last, "ours": texts[last]}
 
 
 @claim("comments.not-learning-rate")
-def not_learning_rate(
+def rate_is_no_cure(
     alpha: float = 100.0,
     cure: Literal["learning rate", "scale"] = "learning rate",
     steps: int = 200,
     seeds: int = 5,
     seed: int = 0,
 ) -> Decision:
-    """Train attention at scale `alpha` with all rates; or cure it with the scale 1 instead."""
+    """Check that the `cure`, the best rate or the scale 1, does not train attention at `alpha`."""
     optimisers: tuple[Optimiser, ...] = ("descent", "adam")
 
-    def best(alpha: float, rates: Sequence[float], optimiser: Optimiser) -> Estimate:
+    def best_loss(alpha: float, rates: Sequence[float], optimiser: Optimiser) -> Estimate:
+        """Return the least mean loss over the rates, with its error."""
         settings: Any = {"alpha": alpha, "optimiser": optimiser, "steps": steps}
         runs = [train_retrieval(seed + i, rates, **settings)[-1] for i in range(seeds)]
         return min(mean_and_error(losses) for losses in np.transpose(runs))
 
-    descent, adam = (best(alpha, RATES[optimiser], optimiser) for optimiser in optimisers)
-    scaled = best(1.0, [10.0], "descent")
+    descent, adam = (best_loss(alpha, RATES[optimiser], optimiser) for optimiser in optimisers)
+    scaled = best_loss(1.0, [10.0], "descent")
     cured = scaled.value if cure == "scale" else min(descent.value, adam.value)
     if cured < Tolerance.TENTH:
         verdict = Verdict.WRONG
@@ -305,7 +306,7 @@ def not_learning_rate(
 
 @cache
 def _losses(normaliser: Normaliser, pairs: int) -> FloatArray:
-    """Return log₁₀ of the loss after 50 steps, for each of the RATES and `pairs` seeds."""
+    """Return log₁₀ of the loss after 50 steps, (rates, pairs), for each of the RATES and seeds."""
     losses = [
         train_retrieval(i, RATES["attention"], normaliser=normaliser, steps=50)[-1]
         for i in range(pairs)
@@ -313,8 +314,8 @@ def _losses(normaliser: Normaliser, pairs: int) -> FloatArray:
     return np.log10(losses).T
 
 
-def _best(losses: FloatArray) -> FloatArray:
-    """Return what the rate with the lowest mean gives each seed; `losses` has a row a rate."""
+def _losses_at_best_rate(losses: FloatArray) -> FloatArray:
+    """Return the losses of the seeds at the rate of the lowest mean, from losses (rates, seeds)."""
     best: FloatArray = losses[losses.mean(axis=1).argmin()]
     return best
 
@@ -335,9 +336,9 @@ FAR = 10**30
 
 @cache
 def recorded_heads() -> dict[str, dict[str, FloatArray]]:
-    """Return of each model what the checks need of its heads: arrays, heads along the last axis.
+    """Return the columns of each model's heads that the checks need, heads along the last axis.
 
-    Of three rows: a number, and the ends of its interval over texts.
+    Columns of three rows hold a number, and the ends of its interval over texts.
     """
     from experiments.records import load  # it loads torch, and the other claims need none
 
@@ -355,16 +356,16 @@ def recorded_heads() -> dict[str, dict[str, FloatArray]]:
             columns["output"] = growth["output"]
         for entry in laws.select(model=name, growth="output"):
             columns["output, brown"] = entry.result["output"]
-        models[name] = {key: np.array(value, dtype=float) for key, value in columns.items()}
+        models[name] = {key: np.array(column, dtype=float) for key, column in columns.items()}
     longest = laws.find(model="SmolLM2", tokens=LONGEST, length=LONGEST)
     models["SmolLM2"]["range"] = np.array(longest["range"], dtype=float)
     return models
 
 
-def needles() -> dict[str, FloatArray]:
+def needle_heads() -> dict[str, FloatArray]:
     """Return the heads that find the needle of a text said twice: gap, variance, slope, best.
 
-    `best` is the multiplier that their loss wants.
+    `best` is the multiplier of the logits at which their loss is least.
     """
     from experiments.real_heads import verdicts
 
@@ -374,51 +375,51 @@ def needles() -> dict[str, FloatArray]:
 
 
 @claim("heads.dispersion")
-def dispersion(power: float = 1.0, growth: float = 0.0) -> Decision:
-    """With logits of a fixed range, the largest weight of a row of n keys falls like n^−power.
+def largest_weight_falls(power: float = 1.0, growth: float = 0.0) -> Decision:
+    """Check that with logits of a fixed range the largest weight of n keys falls like n^−power.
 
     With `growth` the range grows, by growth·log n.
     """
     spread = 3.0 + growth * math.log(FAR)
     limit = math.exp(spread - 3.0) / (FAR - 1.0 + math.exp(spread)) * float(FAR) ** power
     heads = recorded_heads()["SmolLM2"]
-    own = float(np.median(heads["weight"]))
-    like = abs(own + power) < Tolerance.TENTH
-    return extended_unless(like, close(limit, 1.0, Tolerance.IN_THE_LIMIT)), {
+    exponent = float(np.median(heads["weight"]))
+    like = abs(exponent + power) < Tolerance.TENTH
+    return verdict_as_meant(like, close(limit, 1.0, Tolerance.IN_THE_LIMIT)), {
         "beyond": 100 * np.mean(heads["range"] > math.log(LONGEST)),
         "heads": heads["range"].size,
         "range": np.median(heads["range"]),
-        "exponent": own,
+        "exponent": exponent,
         "growth": np.median(heads["growth"]),
         "faster": 100 * np.mean(heads["growth"] > 1.0),
     }
 
 
 @claim("heads.variance")
-def vanishing(sign: float = -1.0) -> Decision:
-    """With more keys the variance of attention's outputs changes by this sign, in all or some."""
+def output_variance_changes(sign: float = -1.0) -> Decision:
+    """Check that with more keys the output's variance has this sign of change, in all or some."""
     tables = recorded_heads()
-    asked = {model: table["output"] for model, table in tables.items() if "output" in table}
-    first = {model: tables[model]["output, brown"][:, :count] for model, count in FIRST.items()}
-    if all(_most(exponents, sign) for exponents in asked.values()):
+    measured = {model: table["output"] for model, table in tables.items() if "output" in table}
+    early = {model: tables[model]["output, brown"][:, :count] for model, count in FIRST.items()}
+    if all(_most_change(exponents, sign) for exponents in measured.values()):
         verdict = Verdict.HOLDS_WITHIN
     else:
-        first_layer = _most(first["SmolLM2"], sign)
-        verdict = Verdict.NEEDS_A_CONDITION if first_layer else Verdict.WRONG
+        in_first_layer = _most_change(early["SmolLM2"], sign)
+        verdict = Verdict.NEEDS_A_CONDITION if in_first_layer else Verdict.WRONG
     return verdict, {
-        "falls": "; ".join(f"{model} {_falls(exponents)}" for model, exponents in asked.items()),
-        **{model: _falls(exponents) for model, exponents in first.items()},
+        "falls": "; ".join(f"{model} {_falls(exponents)}" for model, exponents in measured.items()),
+        **{model: _falls(exponents) for model, exponents in early.items()},
     }
 
 
-def _most(exponents: FloatArray, sign: float) -> bool:
+def _most_change(exponents: FloatArray, sign: float) -> bool:
     """Return whether most heads surely change by this sign, and few surely otherwise."""
     low, high = np.sort(sign * exponents[1:], axis=0)
     return bool(np.median(low) > 0.0 and np.mean(high < 0.0) < Tolerance.TENTH)
 
 
 def _falls(exponents: FloatArray) -> str:
-    """Say how exponents are: the median, and how many surely fall and surely rise."""
+    """Return the median exponent, and the numbers of heads that surely fall and rise, in words."""
     middle, low, high = exponents
     return (
         f"{np.median(middle):.2f}, surely falling in {np.sum(high < 0.0)} and surely rising in "
@@ -427,11 +428,11 @@ def _falls(exponents: FloatArray) -> str:
 
 
 @claim("heads.gaps")
-def gaps(factor: float = 1.0) -> Decision:
-    """A row concentrates at factor·Λ, and Λ ∝ (log n)^ξ: ξ is not 1 for all heads.
+def counted_gaps(factor: float = 1.0) -> Decision:
+    """Check that a row concentrates at factor·Λ, and that Λ ∝ (log n)^ξ with ξ not 1 for all heads.
 
-    The law leaves a constant open: within a factor 4 it is of the order of 1. Of intervals of
-    90 % by bootstrap over eight texts a sixth misses by chance; a quarter is more.
+    The law leaves a constant open: within a factor 4 it is of the order of 1. Of intervals of 90 %
+    by bootstrap over eight texts a sixth misses by chance; a quarter is more.
     """
     order, by_chance = 4.0, 0.25
     halves = [table["half"] for table in recorded_heads().values()]
@@ -439,26 +440,27 @@ def gaps(factor: float = 1.0) -> Decision:
     near = [float(np.mean(np.abs(np.log(ratios / factor)) < math.log(order))) for ratios in halves]
     xi, low, high = recorded_heads()["SmolLM2"]["law"]
 
-    def missed(exponent: float) -> float:
+    def share_missed(exponent: float) -> float:
+        """Return the share of heads in whose interval the exponent is not."""
         return float(np.mean((low > exponent) | (high < exponent)))
 
     if min(near) < 1.0 - Tolerance.TENTH:
         verdict = Verdict.WRONG
     else:
-        verdict = Verdict.HOLDS_WITHIN if missed(1.0) > by_chance else Verdict.OPEN
+        verdict = Verdict.HOLDS_WITHIN if share_missed(1.0) > by_chance else Verdict.OPEN
     return verdict, {
         "half": (min(half), max(half)),
         "near": 100 * min(near),
         "xi": np.percentile(xi, (25, 50, 75)),
-        "missed": (100 * missed(1.0), 100 * missed(float(np.median(xi)))),
+        "missed": (100 * share_missed(1.0), 100 * share_missed(float(np.median(xi)))),
         "chance": 100 * by_chance,
         "order": order,
     }
 
 
 @claim("heads.moments")
-def moments(power: float = 1.0) -> Decision:
-    """With attention made linear the best multiplier is gap/variance^power; so it is of heads.
+def best_from_moments(power: float = 1.0) -> Decision:
+    """Check the best multiplier gap/variance^power: of linear attention exactly, of heads roughly.
 
     The grid of multipliers, in steps of a quarter and a half of an octave, tells half an octave
     apart.
@@ -468,12 +470,12 @@ def moments(power: float = 1.0) -> Decision:
     error = [np.sum(((1.0 + u * centred) / scores.size - (scores == 4.0)) ** 2) for u in range(3)]
     best = 1.0 + (error[0] - error[2]) / (2.0 * (error[0] - 2.0 * error[1] + error[2]))
     proved = close(best, centred[-1] / scores.var() ** power, Tolerance.ROUNDING * scores.size)
-    heads = needles()
+    heads = needle_heads()
     rules = {name: heads["gap"] / heads[name] for name in ("variance", "slope")}
-    off = {  # by how many octaves a rule, kept on the grid of multipliers, misses
+    octaves = {  # by how many octaves a rule, kept on the grid of multipliers, misses
         name: float(np.median(np.abs(np.log2(np.clip(rule, 0.5, 2.0) / heads["best"]))))
         for name, rule in rules.items()
     }
-    numbers = {"heads": heads["best"].size, "rule": np.median(rules["variance"]), "off": off}
-    verdict = extended_unless(off["variance"] < Tolerance.HALF, proved, Verdict.HOLDS_WITHIN)
+    numbers = {"heads": heads["best"].size, "rule": np.median(rules["variance"]), "off": octaves}
+    verdict = verdict_as_meant(octaves["variance"] < Tolerance.HALF, proved, Verdict.HOLDS_WITHIN)
     return verdict, {"best": best, **numbers, "wanted": np.median(heads["best"])}

@@ -31,8 +31,8 @@ from attnlib.calibration.passes import (
     own_loss,
 )
 from experiments.lab.results import to_json
-from experiments.real_heads import inputs, parts
-from experiments.real_heads.inputs import Model
+from experiments.real_heads import models, parts, source_texts
+from experiments.real_heads.models import Model
 from experiments.records import RECORDED, Fields, Work
 
 OUT = RECORDED / "calibrate.jsonl"
@@ -81,18 +81,18 @@ def entries_to_compute() -> Work:
 
 
 def tokens(length: int, text: int) -> torch.Tensor:
-    """Return the tokens of a text of SmolLM2, (1, length)."""
-    return torch.tensor([parts.window(inputs.smollm2(), text, length)])
+    """Return the tokens of a text, (1, length)."""
+    return torch.tensor([parts.window(models.smollm2(), text, length)])
 
 
 def passes(of: int | str, text: int, log_factor: LogFactor = no_change) -> LossGradients:
     """Return loss and gradients of a text, by SmolLM2 at a length or by another model, `of`."""
     if of == "MiniLM":
-        return loss_and_gradients(inputs.minilm().module, pairs(text), contrastive, log_factor)
+        return loss_and_gradients(models.minilm().module, pairs(text), contrastive, log_factor)
     if isinstance(of, str):
-        model = inputs.MODELS[of]()
+        model = models.MODELS[of]()
         return loss_and_gradients(model.module, masked(model, text), own_loss, log_factor)
-    return loss_and_gradients(inputs.smollm2().module, tokens(of, text), own_loss, log_factor)
+    return loss_and_gradients(models.smollm2().module, tokens(of, text), own_loss, log_factor)
 
 
 def gradient(of: int | str, text: int) -> Fields:
@@ -119,9 +119,9 @@ def constant_factor(shift: float) -> LogFactor:
 
 
 def masked(model: Model, text: int) -> Fields:
-    """Return `MASKINGS` copies of a text with labels, other 15 % of the tokens masked in each."""
-    lines = inputs.antibodies() if model.name == "AntiBERTy" else inputs.REACTIONS
-    ids = torch.tensor([model.reads(lines[text * (len(lines) // TEXTS)])] * MASKINGS)
+    """Return a text some times, of each 15 % of the tokens to be guessed."""
+    kind = source_texts.antibodies() if model.name == "AntiBERTy" else source_texts.REACTIONS
+    ids = torch.tensor([model.reads(kind[text * (len(kind) // TEXTS)])] * MASKINGS)
     config: Any = model.module.config
     mask = next(i for i in range(config.vocab_size) if model.writes(i) == "[MASK]")
     inner = ids.shape[1] - 2
@@ -133,11 +133,11 @@ def masked(model: Model, text: int) -> Fields:
 
 
 def pairs(text: int) -> torch.Tensor:
-    """Return sixteen passages and the next one of each, as tokens, (2, 16, tokens)."""
-    model, passages = inputs.minilm(), []
-    for source, place in product(inputs.SOURCES, range(4)):
+    """Return sixteen pairs of passages, each with the next one of its text, (2, 16, tokens)."""
+    model, passages = models.minilm(), []
+    for source, place in product(source_texts.SOURCES, range(4)):
         shift = 20_000 * (text // 6) + 4_000 * place
-        first, *ids, last = model.reads(inputs.text(source, text % 6, shift)[:2_000])
+        first, *ids, last = model.reads(source_texts.source_text(source, text % 6, shift)[:2_000])
         halves = ids[:PASSAGE], ids[PASSAGE : 2 * PASSAGE]
         passages.append([[first, *half, last] for half in halves])
     return torch.tensor(passages).transpose(0, 1)
@@ -157,7 +157,7 @@ def needle(kind: str, length: int, text: int) -> Fields:
         [ids] = repeated_tokens(49152, length, 1, seed=text)
     else:
         ids = tokens(length, text)
-    rows = needles(inputs.smollm2().module, [ids], kind)
+    rows = needles(models.smollm2().module, [ids], kind)
     names = ("rows", "weight", "gap", "slope", "reach", "derivatives")
     return {name: to_json(getattr(rows, name)[0]) for name in names}
 
@@ -166,7 +166,7 @@ def fit_even_texts(what: str, length: int) -> Fields:
     """Fit factors to the texts with even numbers, and return them with the others' losses."""
     texts = [tokens(length, text) for text in range(TEXTS)]
     options: Fields = {"per": "head"} if what == "head" else {"law": "log"}
-    fit = fit_scales(inputs.smollm2().module, texts[0::2], texts[1::2], **options)
+    fit = fit_scales(models.smollm2().module, texts[0::2], texts[1::2], **options)
     both = {"before": fit.before.tolist(), "after": fit.after.tolist()}
     return {"fit": json.loads(fit.to_json()), **both}
 

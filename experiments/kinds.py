@@ -27,7 +27,7 @@ from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
 from experiments.calibrate import PASSAGE, add_missing, constant_factor, contrastive
 from experiments.lab.results import to_json
-from experiments.real_heads import inputs, kinds
+from experiments.real_heads import kinds, models
 from experiments.records import RECORDED, Fields, Work
 
 OUT = RECORDED / "kinds.jsonl"
@@ -77,7 +77,7 @@ def measure_window(model: str, kind: str, tokens: int, window: int) -> Fields:
 def measure_text(kind: str, tokens: int, window: int) -> Fields:
     """Return losses, gradients and entropy of SmolLM2 on a window, and its properties."""
     ids = window_tokens(kind, tokens, window)
-    module: Any = inputs.smollm2().module
+    module: Any = models.smollm2().module
     seen: list[Tensor] = []
 
     def loss(_: nn.Module, text: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def measure_text(kind: str, tokens: int, window: int) -> Fields:
 
 def window_tokens(kind: str, tokens: int, window: int) -> list[int]:
     """Return the tokens of a window for SmolLM2; those of a control are made from its kind's."""
-    model, of = inputs.smollm2(), WINDOWS[tokens]
+    model, of = models.smollm2(), WINDOWS[tokens]
     if kind == "twice":
         return 2 * kinds.window(model, "prose", window, of, tokens // 2)
     if kind == "lower":
@@ -105,7 +105,7 @@ def window_tokens(kind: str, tokens: int, window: int) -> list[int]:
 
 def measure_pairs(kind: str, tokens: int, window: int) -> Fields:
     """Return losses and gradients of MiniLM on pairs of passages, by its loss of training."""
-    model, pairs = inputs.minilm(), []
+    model, pairs = models.minilm(), []
     for pair in range(PAIRS):
         number, of = pair * PAIR_WINDOWS + window, PAIRS * PAIR_WINDOWS
         first, *ids, last = model.reads(kinds.passage(kind, number, of, 2 * tokens))
@@ -173,7 +173,7 @@ def properties(ids: list[int]) -> Fields:
     RARE on. Of characters: `digits`, and `marks`, which are no letters, digits or spaces. Of words,
     which are letters in a row: `capitals` begin with one.
     """
-    text = "".join(map(inputs.smollm2().writes, ids))
+    text = "".join(map(models.smollm2().writes, ids))
     words = re.findall(r"[^\W\d_]+", text)
     triples = list(zip(ids, ids[1:], ids[2:], strict=False))
     marks = sum(not (mark.isalnum() or mark.isspace()) for mark in text)

@@ -193,7 +193,7 @@ CASES: dict[str, tuple[str, Callable[[], Case]]] = {
 
 
 @contextmanager
-def scaled(case: Case, t: float) -> Iterator[None]:
+def scale_scores(case: Case, t: float) -> Iterator[None]:
     """Multiply the scores of the module that attends by t, in the package's own code."""
     if isinstance(case.scale, str):
         before = getattr(case.attends, case.scale)
@@ -210,7 +210,7 @@ def scaled(case: Case, t: float) -> Iterator[None]:
                 tensor.copy_(values)
 
 
-def loss(model: nn.Module, inputs: Any) -> Tensor:
+def output_loss(model: nn.Module, inputs: Any) -> Tensor:
     """Return the mean sine of a model's output, a loss."""
     output = model(*inputs)
     if isinstance(output, dict):
@@ -220,7 +220,7 @@ def loss(model: nn.Module, inputs: Any) -> Tensor:
 
 
 @contextmanager
-def weights_of(case: Case) -> Iterator[list[Tensor]]:
+def record_weights(case: Case) -> Iterator[list[Tensor]]:
     """Yield a list that gets the weights of the module that attends.
 
     They are the input of its dropout, or the result of its method `Case.weights`.
@@ -250,14 +250,14 @@ def weights_of(case: Case) -> Iterator[list[Tensor]]:
 
 def probe_error(case: Case) -> float | None:
     """Return the largest relative error of the heads' collision probabilities; None in a kernel."""
-    with torch.no_grad(), weights_of(case) as kept:
+    with torch.no_grad(), record_weights(case) as kept:
         case.model(*case.inputs)
     if not kept:
         return None
     with torch.no_grad(), probe(case.model) as report:
         case.model(*case.inputs)
     table = report.table()
-    name = name_of(case)
+    name = module_name(case)
     lines = [i for i, layer in enumerate(table["layer"]) if layer == name]
     probed_heads = np.asarray(table["collision_probability"])[lines]
     heads_inside = -1, len(probed_heads), *kept[0].shape[-2:]
@@ -268,7 +268,7 @@ def probe_error(case: Case) -> float | None:
     return float(np.abs(probed_heads - expected).max() / expected.max())
 
 
-def name_of(case: Case) -> str:
+def module_name(case: Case) -> str:
     """Return the name of the module that attends."""
     names: dict[nn.Module, str] = {part: name for name, part in case.model.named_modules()}
     return names[case.attends]
@@ -277,23 +277,23 @@ def name_of(case: Case) -> str:
 def rescale_error(case: Case) -> float:
     """Return the error of a loss under `rescale`, over the change of the loss."""
     with torch.no_grad():
-        own = loss(case.model, case.inputs)
-        with scaled(case, FACTOR):
-            expected = loss(case.model, case.inputs)
-        with rescale(factor=FACTOR, layers=[name_of(case)]):
-            rescaled_loss = loss(case.model, case.inputs)
+        own = output_loss(case.model, case.inputs)
+        with scale_scores(case, FACTOR):
+            expected = output_loss(case.model, case.inputs)
+        with rescale(factor=FACTOR, layers=[module_name(case)]):
+            rescaled_loss = output_loss(case.model, case.inputs)
     return float(abs(rescaled_loss - expected) / abs(expected - own))
 
 
 def gradient_error(case: Case) -> float:
     """Return the relative error of ∂L/∂log t of the module, against differences of losses."""
-    gradient = scale_gradient(case.model, [case.inputs], loss)
-    slope = np.nansum(gradient.value[gradient.layers.index(name_of(case))])
+    gradient = scale_gradient(case.model, [case.inputs], output_loss)
+    slope = np.nansum(gradient.value[gradient.layers.index(module_name(case))])
     with torch.no_grad():
         values = []
         for step in (-2.0, -1.0, 1.0, 2.0):
-            with scaled(case, math.exp(step * STEP)):
-                values.append(float(loss(case.model, case.inputs)))
+            with scale_scores(case, math.exp(step * STEP)):
+                values.append(float(output_loss(case.model, case.inputs)))
     expected = float(np.dot(values, [1.0, -8.0, 8.0, -1.0])) / (12.0 * STEP)
     return float(abs(slope - expected) / abs(expected))
 
@@ -324,7 +324,7 @@ def declare_operators() -> None:
         )
 
 
-def table(record: Record) -> Iterator[str]:
+def table_lines(record: Record) -> Iterator[str]:
     """Yield the lines of a table of the record, in Markdown."""
     yield f"| package | model | {' | '.join(f'`{tool}`' for tool in TOOLS)} |\n"
     yield f"|---|---|{'---|' * len(TOOLS)}\n"

@@ -107,20 +107,20 @@ def checked_policy(
     )
 
 
-def checked_factor(name: str, value: ArrayLike | Tensor) -> Factor:
+def checked_factor(name: str, numbers: ArrayLike | Tensor) -> Factor:
     """Return numbers ≥ 0 as a float or a tensor; TypeError or ValueError for others.
 
     Of a tensor only the type is checked, not its numbers.
     """
-    if isinstance(value, Tensor):
-        if value.is_complex() or value.dtype == torch.bool:
-            raise TypeError(f"{name} must be real numbers, got a tensor of {value.dtype}")
-        return value
+    if isinstance(numbers, Tensor):
+        if numbers.is_complex() or numbers.dtype == torch.bool:
+            raise TypeError(f"{name} must be real numbers, got a tensor of {numbers.dtype}")
+        return numbers
     # Without NumPy for a plain number, which the compiler may follow.
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    if plain and 0.0 <= cast(float, value) <= sys.float_info.max:
-        return float(cast(float, value))
-    array = _checking.finite(name, cast(ArrayLike, value), minimum=0.0)
+    plain = isinstance(numbers, int | float) and not isinstance(numbers, bool)
+    if plain and 0.0 <= cast(float, numbers) <= sys.float_info.max:
+        return float(cast(float, numbers))
+    array = _checking.finite(name, cast(ArrayLike, numbers), minimum=0.0)
     return float(array) if array.ndim == 0 else torch.from_numpy(array)
 
 
@@ -179,8 +179,8 @@ def shape_of_queries(call: Arguments) -> torch.Size:
             ) from error
     shape = torch.Size((*common, q.shape[-2]))
     if attn_mask is not None and not broadcasts(attn_mask.shape, (*shape, k.shape[-2])):
-        target, given = (*shape, k.shape[-2]), tuple(attn_mask.shape)
-        raise ValueError(f"attn_mask must broadcast to {target}, got shape {given}")
+        target, mask_shape = (*shape, k.shape[-2]), tuple(attn_mask.shape)
+        raise ValueError(f"attn_mask must broadcast to {target}, got shape {mask_shape}")
     return shape
 
 

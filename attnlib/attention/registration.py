@@ -127,9 +127,9 @@ class _Registered:
         attention_mask: Tensor | None = None,
         scaling: float | None = None,
         is_causal: bool | None = None,
-        **rest: Any,
+        **named: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        if rest.get("cache") is not None:
+        if named.get("cache") is not None:
             raise RuntimeError("attnlib's scales do not reach a paged cache: use another one")
         _warn_of_written_out(type(module))
         options = Options(scale=scaling)
@@ -150,5 +150,5 @@ class _Registered:
             attention_mask,
             is_causal=is_causal,
             scaling=scale,
-            **rest,
+            **named,
         )

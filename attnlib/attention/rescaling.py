@@ -285,14 +285,14 @@ class _RescaleMode(Mode):
     def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch, at the scale of the context if it is attention."""
         if func is functional.scaled_dot_product_attention or func is RAW_SDPA.default:
-            given = Arguments(*args, **kwargs)
+            call = Arguments(*args, **kwargs)
             compiling = torch.compiler.is_compiling()
-            why = "" if compiling else self.recorder.obstacle(given.query, given.attn_mask)
+            why = "" if compiling else self.recorder.obstacle(call.query, call.attn_mask)
             if why and self._selects():
                 self.calls += 1
                 self.recorder.note(why)
                 return func(*args, **kwargs)
-            return self.rescaled(given, Options(scale=given.scale))
+            return self.rescaled(call, Options(scale=call.scale))
         for function, inside in _SEEN_FROM_INSIDE:
             if func is function:
                 before = self.calls

@@ -9,7 +9,7 @@ module itself multiplies q by shows in the length of q beside that of its projec
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,7 +38,12 @@ from attnlib.auditing.projected import (
 from attnlib.auditing.report import OF_MODELS, Report
 from attnlib.auditing.response import Size, Subject
 from attnlib.auditing.scales import Expected
-from attnlib.models.attention_interface import eager_attention, mask_of_numbers
+from attnlib.models.attention_interface import (
+    eager_attention,
+    function_of,
+    mask_of_numbers,
+    replaced_function,
+)
 from attnlib.policies import Policy
 
 NAME = "attnlib-audit"
@@ -95,19 +100,15 @@ def observed_calls(model: Any, run: Callable[[], object]) -> dict[str, ObservedC
     return observed
 
 
-@contextmanager
 def _intercept_attention(
     model: Any,
     note: Callable[..., None] = lambda *call: None,
     change: Callable[[Tensor], Tensor] = lambda output: output,
-) -> Iterator[None]:
-    """Inside the context call `note` before attention, and change the output by `change`.
+) -> AbstractContextManager[None]:
+    """Return a context in which `note` is called before attention, and `change` with its output.
 
     `note` gets the module, queries, keys, the mask and a dictionary of the other arguments.
     """
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-    from transformers.masking_utils import eager_mask, sdpa_mask
 
     def attention(
         module: nn.Module,
@@ -122,29 +123,17 @@ def _intercept_attention(
         output, *others = kernel(module, query, key, value, attention_mask, **options)
         return change(output), *others
 
-    in_use = model.config._attn_implementation
-    AttentionInterface.register(NAME, attention)
-    # some models change the mask, and want it as they have it
-    AttentionMaskInterface.register(NAME, eager_mask if in_use == "eager" else sdpa_mask)
-    try:
-        model.set_attn_implementation(NAME)
-        yield
-    finally:
-        model.set_attn_implementation(in_use)
-        AttentionInterface.register(NAME, sdpa_attention_forward)  # which keeps no model alive
+    return replaced_function(model, NAME, attention)
 
 
 def _implementations(module: Any) -> dict[str, Callable[..., Any]]:
     """Return the eager attention of the module's file and the fused one, or only another in use."""
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
     in_use = module.config._attn_implementation
     if in_use not in (None, NAME, *IMPLEMENTATIONS):
-        return {in_use: ALL_ATTENTION_FUNCTIONS[in_use]}
+        return {in_use: function_of(in_use, module)}
     eager = eager_attention(type(module))
     written_out = {} if eager is None else {"eager": partial(_call_eager, eager)}
-    return {**written_out, "sdpa": sdpa_attention_forward}
+    return {**written_out, "sdpa": function_of("sdpa", module)}
 
 
 def _call_eager(

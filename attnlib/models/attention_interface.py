@@ -3,8 +3,8 @@
 import inspect
 import re
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from unittest import mock
 
@@ -47,6 +47,22 @@ def function_of(name: str, module: nn.Module) -> Callable[..., Any]:
     function: Callable[..., Any]
     function = AttentionInterface().get_interface(name, eager_attention(type(module)))
     return function
+
+
+@contextmanager
+def replaced_function(model: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Give a model another function of attention, registered as `name`, inside the context."""
+    from transformers.masking_utils import eager_mask, sdpa_mask
+
+    in_use = model.config._attn_implementation
+    # some models change the mask, and want it as they have it
+    register_function(name, function, eager_mask if in_use == "eager" else sdpa_mask)
+    try:
+        model.set_attn_implementation(name)
+        yield
+    finally:
+        model.set_attn_implementation(in_use)
+        register_function(name, function_of("sdpa", model))  # which keeps no model alive
 
 
 def replaced_lookup(

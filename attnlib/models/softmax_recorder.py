@@ -115,10 +115,10 @@ class Recorder:
         tensors = entries_of((args, kwargs), Tensor)
         if name.endswith("_as"):
             del tensors[1:]  # the other tensor gives a shape alone
-        kept = {id(x): entry for x in tensors if (entry := self.entry_of(x)) is not None}
+        entries = {id(x): entry for x in tensors if (entry := self.entry_of(x)) is not None}
         call = None
         softmax = "softmax" in kinds or "composed softmax" in kinds
-        if softmax and kept:
+        if softmax and entries:
             call = self._softmax_call(name, *args, **kwargs)
         if call is not None:
             self.reached.add(call.module)
@@ -132,9 +132,9 @@ class Recorder:
         elif softmax and _of_one(result, *args[1:2], **kwargs):
             self.one_key = True
         elif softmax and tensors and isinstance(result, Tensor):
-            self._keep(result, self._mark_of_weights(tensors[0], kept.get(id(tensors[0]))))
-        elif kept or not name.startswith("__get"):
-            self._record_result(function, name, args, kwargs, result, tensors, kept)
+            self._keep(result, self._mark_of_weights(tensors[0], entries.get(id(tensors[0]))))
+        elif entries or not name.startswith("__get"):
+            self._record_result(function, name, args, kwargs, result, tensors, entries)
         self.made(tensors, result)
         return result
 
@@ -159,9 +159,9 @@ class Recorder:
     def report_lines(self, label: Callable[[Any], str], *, hints: bool = False) -> list[str]:
         """Return a line for each reason in `unreached` (or `hints`) with its modules' labels."""
         by_reason: dict[str, list[str]] = {}
-        known = self.reached.union(self.unreached)
+        noted = self.reached.union(self.unreached)
         for module, why in (self.hints if hints else self.unreached).items():
-            if why != NO_SOFTMAX or module not in known:
+            if why != NO_SOFTMAX or module not in noted:
                 by_reason.setdefault(why, []).append(label(module))
         return [f"{', '.join(modules)}: {why}" for why, modules in by_reason.items()]
 
@@ -249,7 +249,7 @@ class Recorder:
         return Mark("weights", self._inmost_module(), why, sure)
 
     def _note_averages(
-        self, name: str, args: Any, tensors: list[Tensor], result: Any, kept: dict[int, Any]
+        self, name: str, args: Any, tensors: list[Tensor], result: Any, entries: dict[int, Any]
     ) -> bool:
         """Note weights of no recorded call that average values; return whether there are some.
 
@@ -259,7 +259,7 @@ class Recorder:
         noted = False
         pair = tensors[:2] if name == "linear" else tensors[-2:]
         for place, (weights, values) in enumerate((pair, pair[::-1])):
-            mark, other = kept.get(id(weights)), kept.get(id(values))
+            mark, other = entries.get(id(weights)), entries.get(id(values))
             if isinstance(mark, Step):
                 weighted = isinstance(other, Mark) and other.kind == "weights"
                 why = "" if weighted or is_learned(values) else mark.other_normalisation()
@@ -272,10 +272,10 @@ class Recorder:
             why = mark.why
             if "contraction" not in kinds_of(name):
                 rows, keys = values.shape[-3:-1] if values.ndim > 3 else (0, 0)
-                entries = values.ndim == weights.ndim > 3 and weights.shape[-1] == 1 == rows
-                entries = entries and weights.shape[-3] > 1 and keys == weights.shape[-2]
-                entries = entries or (isinstance(other, Mark) and other.kind == "samples")
-                averages = entries or (mark.sure and result.numel() > weights.numel())
+                by_entry = values.ndim == weights.ndim > 3 and weights.shape[-1] == 1 == rows
+                by_entry = by_entry and weights.shape[-3] > 1 and keys == weights.shape[-2]
+                by_entry = by_entry or (isinstance(other, Mark) and other.kind == "samples")
+                averages = by_entry or (mark.sure and result.numel() > weights.numel())
             elif name == "linear" and place == 0 and weights.ndim > 2 and is_learned(values):
                 averages, why = True, why if mark.sure else MEMORY
             elif isinstance(other, Step) and not other.learned:
@@ -364,67 +364,67 @@ class Recorder:
         kwargs: Any,
         result: Any,
         tensors: list[Tensor],
-        kept: dict[int, Any],
+        entries: dict[int, Any],
     ) -> None:
-        """Record or mark a function's result; `kept` has the entries of its `tensors`, by id."""
+        """Record or mark a function's result; `entries` has the entries of its `tensors`, by id."""
         kinds = kinds_of(name)
-        known = {i: entry for i, entry in kept.items() if isinstance(entry, Step)}
+        steps = {i: entry for i, entry in entries.items() if isinstance(entry, Step)}
         is_product = "product" in kinds
-        if known and self.changes and not is_product and _joins(result, tensors, known):
-            step = max(known.values(), key=lambda step: step.shape.numel())
+        if steps and self.changes and not is_product and _joins(result, tensors, steps):
+            step = max(steps.values(), key=lambda step: step.shape.numel())
             start = step.start
             start.used_beside = True
             if start.softmax_taken:
                 self.note(BESIDE)
-        of_weights = len(known) < len(kept)
-        if of_weights and self._follow_weights(name, args, kwargs, tensors, result, kept):
+        of_weights = len(steps) < len(entries)
+        if of_weights and self._follow_weights(name, args, kwargs, tensors, result, entries):
             return
         contraction = is_product or "contraction" in kinds
-        meets = kept and len(tensors) > 1 and (contraction or "mix" in kinds)
-        if meets and self._note_averages(name, args, tensors, result, kept):
+        meets = entries and len(tensors) > 1 and (contraction or "mix" in kinds)
+        if meets and self._note_averages(name, args, tensors, result, entries):
             return
         dimension, learned = _head_size(name, args, result) if is_product else (0, False)
         if name == "einsum" and sum(x.ndim > 2 and not is_learned(x) for x in tensors) > 2:
             self.note(NO_SOFTMAX, hint=True)
-        if not (dimension or known):
-            marks = [entry for entry in kept.values() if isinstance(entry, Mark)]
+        if not (dimension or steps):
+            marks = [entry for entry in entries.values() if isinstance(entry, Mark)]
             self._mark_result(name, args, tensors, result, marks)
             return
         fused = self.obstacle(tensors[-2], args[0]) if name.startswith("baddbmm") else ""
         if dimension:
-            known = {}
+            steps = {}
         # Masks and indices that another product chooses stay as they are.
         numbers = [x for x in tensors if x.is_floating_point() or x.is_complex()]
-        starts = {known[id(x)].start for x in numbers if id(x) in known}
-        known = {i: x for i, x in known.items() if not starts or x.start in starts}
-        before = max(known.values(), key=lambda step: step.shape.numel(), default=None)
-        longest = max((step.length for step in known.values()), default=-1)
+        starts = {steps[id(x)].start for x in numbers if id(x) in steps}
+        steps = {i: x for i, x in steps.items() if not starts or x.start in starts}
+        previous = max(steps.values(), key=lambda step: step.shape.numel(), default=None)
+        longest = max((step.length for step in steps.values()), default=-1)
         if longest >= LONGEST_RECORD or name.endswith("_like") or name.startswith("new_"):
             return
         args_of_steps, named = (
-            map_nested(nested, lambda x: known.get(id(x), x)) for nested in (args, kwargs)
+            map_nested(nested, lambda x: steps.get(id(x), x)) for nested in (args, kwargs)
         )
         named.pop("out", None)
-        learned = learned or any(step.learned for step in known.values())
+        learned = learned or any(step.learned for step in steps.values())
         step = Step(function, name, args_of_steps, named, length=longest + 1, dimension=dimension)
         step.learned = learned
         step.why_lost = fused
-        marked = [(x, mark) for x in tensors if isinstance(mark := kept.get(id(x)), Mark)]
+        marked = [(x, mark) for x in tensors if isinstance(mark := entries.get(id(x)), Mark)]
         step.heads = next(filter(None, (mark.heads for _, mark in marked)), 0)
-        written = args[0] if "in place" in kinds else None
-        result = result if written is None else written
-        if before is not None:
-            step.product = before.start
-            others = {
+        target = args[0] if "in place" in kinds else None
+        result = result if target is None else target
+        if previous is not None:
+            step.product = previous.start
+            mark_kinds = {
                 mark.kind
                 for x, mark in marked
                 if mark.size == step.product.dimension
-                and (mark.kind == "squares" or x.shape[-2:-1] == before.shape[-2:-1])
+                and (mark.kind == "squares" or x.shape[-2:-1] == previous.shape[-2:-1])
             }
-            why_lost = next((entry.why_lost for entry in known.values() if entry.why_lost), "")
-            mixed = any(entry.start is not step.product for entry in known.values())
+            why_lost = next((entry.why_lost for entry in steps.values() if entry.why_lost), "")
+            mixed = any(entry.start is not step.product for entry in steps.values())
             if mixed:
-                step.learned = all(entry.learned for entry in known.values())
+                step.learned = all(entry.learned for entry in steps.values())
             if is_product or "end" in kinds:
                 if not isinstance(result, Tensor) or result.ndim < 4 or learned:
                     return
@@ -433,17 +433,17 @@ class Recorder:
                 step.why_lost = why_lost or f"its logits go through {name} before the softmax"
             elif why_lost:
                 step.why_lost = why_lost
-            elif mixed or ("scores" in others and "join" in kinds):
+            elif mixed or ("scores" in mark_kinds and "join" in kinds):
                 step.why_lost = TWO
-            elif "squares" in others and "sum" in kinds:
+            elif "squares" in mark_kinds and "sum" in kinds:
                 step.why_lost = DISTANCE
             elif "random" in kinds or ("dropout" in name and _drops(*args, **kwargs)):
                 step.why_lost = "its logits are drawn or dropped at random"
-            elif written is not None and id(written) not in known:
+            elif target is not None and id(target) not in steps:
                 step.why_lost = "its logits are put together in place"
-        if before is not None and _exchanges(name, tensors[0], result):
-            exchanged = before.exchanged()
-            step, before = (step, before) if exchanged is None else (exchanged, None)
+        if previous is not None and _exchanges(name, tensors[0], result):
+            exchanged = previous.exchanged()
+            step, previous = (step, previous) if exchanged is None else (exchanged, None)
         step.versions = [(x, version_of(x)) for x in entries_of((step.args, step.kwargs), Tensor)]
         device = tensors[0].device.type
         step.autocast = device, torch.is_autocast_enabled(device)
@@ -455,10 +455,10 @@ class Recorder:
                     entry = Step(getitem, "getitem", (step, i), {}, step.product, step.length)
                     entry.learned = step.learned
                 entry.shape = part.shape
-                if before is not None:
-                    same = before.shape[:-1] == entry.shape[:-1] and "exchange" not in kinds
-                    rows = before.shape[-1:] == entry.shape[-1:] and "reshape" in kinds
-                    entry.ordered = before.ordered and bool(same or rows)
+                if previous is not None:
+                    same = previous.shape[:-1] == entry.shape[:-1] and "exchange" not in kinds
+                    rows = previous.shape[-1:] == entry.shape[-1:] and "reshape" in kinds
+                    entry.ordered = previous.ordered and bool(same or rows)
                 self._keep(part, entry)
 
     def _follow_weights(
@@ -468,14 +468,14 @@ class Recorder:
         kwargs: Any,
         tensors: list[Tensor],
         result: Any,
-        kept: dict[int, Any],
+        entries: dict[int, Any],
     ) -> bool:
         """Follow weights to their product with values; return whether the function takes weights.
 
         Parameters are as in `_record_result`.
         """
-        source = next((entry for entry in kept.values() if isinstance(entry, Weights)), None)
-        if name == "__setitem__" and kept.get(id(args[0])) is source:
+        source = next((entry for entry in entries.values() if isinstance(entry, Weights)), None)
+        if name == "__setitem__" and entries.get(id(args[0])) is source:
             result = args[0]
         if source is None or not isinstance(result, Tensor):
             return source is not None
@@ -497,7 +497,7 @@ class Recorder:
             return True
         weights, values = tensors
         first, second, output = letters_of(name, args, tensors)
-        if kept.get(id(weights)) is not source:
+        if entries.get(id(weights)) is not source:
             weights, values, first, second = values, weights, second, first
         if columns:
             weights, first = weights.mT, first[:-2] + first[-1:] + first[-2:-1]
@@ -593,15 +593,15 @@ def _joined_heads(x: Tensor, result: Any) -> int:
     return first if result.ndim == 3 and len(result) == first * second else 0
 
 
-def _joins(result: Any, tensors: list[Tensor], known: dict[int, Step]) -> bool:
+def _joins(result: Any, tensors: list[Tensor], steps: dict[int, Step]) -> bool:
     """Return whether `result` joins one number per query, made of logits, to other vectors."""
     if not isinstance(result, Tensor) or result.shape[-1:] <= (1,):
         return False
-    numbers = [x for x in tensors if id(x) in known]
+    numbers = [x for x in tensors if id(x) in steps]
     return (
         all(x.shape[-1:] == (1,) and x.is_floating_point() for x in numbers)
-        and all(step.start.shape[-1:] != (1,) for step in known.values())
-        and any(x.shape[-1:] == result.shape[-1:] for x in tensors if id(x) not in known)
+        and all(step.start.shape[-1:] != (1,) for step in steps.values())
+        and any(x.shape[-1:] == result.shape[-1:] for x in tensors if id(x) not in steps)
     )
 
 

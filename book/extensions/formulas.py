@@ -32,15 +32,15 @@ logger = logging.getLogger(__name__)
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
-    app.add_html_math_renderer("mathml", (in_line, None), (displayed, None))
+    """Connect the extension to Sphinx."""
+    app.add_html_math_renderer("mathml", (write_inline, None), (write_displayed, None))
     app.add_css_file("formulas.css")
     app.connect("doctree-resolved", keep_together)
     app.connect("build-finished", enclose_fonts)
 
 
 def keep_together(app: Sphinx, tree: nodes.document, page: str) -> None:
-    """Put formulas into one piece with what stands at them, and numbers with their errors."""
+    """Put a formula into one element with the signs next to it, and numbers with their errors."""
     if app.builder.format != "html":
         return
     for text in list(tree.findall(nodes.Text)):
@@ -58,7 +58,7 @@ def keep_together(app: Sphinx, tree: nodes.document, page: str) -> None:
 
 
 def cut_match(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> str:
-    """Take what is found out of the text at a place, if that is text, and return it."""
+    """Cut a match out of the text at a place of the parent, and return it; "" where is none."""
     text = parent[place] if 0 <= place < len(parent) else None
     if not isinstance(text, nodes.Text) or not (match := pattern.search(text)):
         return ""
@@ -67,21 +67,21 @@ def cut_match(parent: nodes.Element, place: int, pattern: re.Pattern[str]) -> st
 
 
 def enclose_fonts(app: Sphinx, error: Exception | None) -> None:
-    """Put the fonts into their style sheet: where pages are files, not every browser reads them."""
+    """Put the fonts into their style sheet: not every browser reads them beside a local page."""
     static = Path(app.outdir, "_static")
     sheet = static / "formulas.css"
     if error is None and sheet.is_file():
-        replace(sheet, FONT.sub(partial(enclosed, static), sheet.read_text("utf-8")).encode())
+        replace(sheet, FONT.sub(partial(data_address, static), sheet.read_text("utf-8")).encode())
 
 
-def enclosed(static: Path, font: re.Match[str]) -> str:
-    """Return an address that is the font itself."""
+def data_address(static: Path, font: re.Match[str]) -> str:
+    """Return the address of a font that holds the font itself."""
     return f"data:font/{font[1]};base64,{b64encode((static / font[0]).read_bytes()).decode()}"
 
 
-def in_line(writer: HTML5Translator, node: nodes.math) -> None:
+def write_inline(writer: HTML5Translator, node: nodes.math) -> None:
     """Write a formula within a line; a short one needs no element around it."""
-    formula = shown(writer, node, block=False)
+    formula = formula_html(writer, node, block=False)
     if "ends" not in node and formula.count("<m") <= SHORT:
         writer.body.append(formula)
         raise nodes.SkipNode
@@ -91,7 +91,7 @@ def in_line(writer: HTML5Translator, node: nodes.math) -> None:
     raise nodes.SkipNode
 
 
-def displayed(writer: HTML5Translator, node: nodes.math_block) -> None:
+def write_displayed(writer: HTML5Translator, node: nodes.math_block) -> None:
     """Write a formula on a line of its own, with its number if it has one."""
     writer.body.append(writer.starttag(node, "div", CLASS=CLASSES))
     if node["number"]:
@@ -99,13 +99,13 @@ def displayed(writer: HTML5Translator, node: nodes.math_block) -> None:
         writer.body.append(f'<span class="eqno">({number})')
         writer.add_permalink_ref(node, "Link to this equation")
         writer.body.append("</span>")
-    writer.body.append(shown(writer, node, block=True))
+    writer.body.append(formula_html(writer, node, block=True))
     writer.body.append("</div>\n")
     raise nodes.SkipNode
 
 
-def shown(writer: HTML5Translator, node: nodes.Element, *, block: bool) -> str:
-    """Return a formula as MathML, as LaTeX where that is not possible."""
+def formula_html(writer: HTML5Translator, node: nodes.Element, *, block: bool) -> str:
+    """Return a formula as MathML, or its LaTeX as code if it cannot be read."""
     tex = node.astext()
     try:
         return mathml(tex, block=block)

@@ -1,4 +1,4 @@
-"""A Sphinx extension: what readers search for in other words than the book's, and what they find.
+"""A Sphinx extension: the search finds pages by readers' words too, not only by the book's.
 
 Sphinx's own search finds titles, words and entries of the index; search.js finds titles and entries
 by their words in any order, too. The lines of book/synonyms.toml become such entries; the general
@@ -28,14 +28,14 @@ class Questions(SearchEnglish):
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Connect the extension to Sphinx."""
     app.add_css_file("find.css")
     app.add_search_language(Questions)
     app.connect("doctree-read", add_entries)
 
 
 def synonyms() -> Iterator[tuple[str, str, str]]:
-    """Return each phrase with a page that answers it and the section there, "" for the page."""
+    """Yield each phrase with a page that answers it and a section there, "" for the whole page."""
     for phrase, targets in tomllib.loads(SYNONYMS.read_text("utf-8")).items():
         for target in [targets] if isinstance(targets, str) else targets:
             page, _, anchor = target.partition("#")
@@ -45,7 +45,7 @@ def synonyms() -> Iterator[tuple[str, str, str]]:
 def add_entries(app: Sphinx, tree: nodes.document) -> None:
     """Add the phrases that a page answers, after Sphinx has read its entries for the index.
 
-    Entries that are written in the page lead to the beginning of their section.
+    Entries written in the page itself lead to the beginning of their section.
     """
     for written in tree.findall(addnodes.index):
         if isinstance(section := written.parent, nodes.section):

@@ -46,7 +46,7 @@ without items."""
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx: the tag `pdf` shows what stands under the directive `only`."""
+    """Connect the extension to Sphinx; the tag `pdf` shows text under the directive `only`."""
     if os.environ.get("BOOK_PDF"):
         app.tags.add("pdf")
     if os.environ.get("BOOK_SITE"):
@@ -55,7 +55,7 @@ def setup(app: Sphinx) -> None:
     if os.environ.get("BOOK_REPOSITORY"):
         app.connect("config-inited", add_buttons)
     # After the extensions that write sheets, scripts and pages.
-    app.connect("build-finished", lighten, priority=900)
+    app.connect("build-finished", write_sheet, priority=900)
 
 
 # --- where it is ----------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def add_buttons(app: Sphinx, config: Config) -> None:
     """Add the buttons to the options of the theme in _config.yml."""
     config.html_theme_options = {
         **config.html_theme_options,
-        "repository_url": repository(os.environ["BOOK_REPOSITORY"]),
+        "repository_url": repository_address(os.environ["BOOK_REPOSITORY"]),
         "repository_branch": "main",
         "use_repository_button": True,
         "launch_buttons": {
@@ -82,7 +82,7 @@ def add_buttons(app: Sphinx, config: Config) -> None:
     }
 
 
-def repository(setting: str) -> str:
+def repository_address(setting: str) -> str:
     """Return the repository's address; ValueError for one that no button can be made of."""
     text = setting.strip().rstrip("/")
     address = urlsplit(text)
@@ -97,8 +97,8 @@ def repository(setting: str) -> str:
 # --- what a page loads ----------------------------------------------------------------------------
 
 
-def lighten(app: Sphinx, error: Exception | None) -> None:
-    """Write the sheet, and let the pages load it in the place of the others."""
+def write_sheet(app: Sphinx, error: Exception | None) -> None:
+    """Write the one style sheet, and let the pages load it in place of the others."""
     if error is not None or app.builder.name != "html":
         return
     static = Path(app.outdir, "_static")
@@ -108,28 +108,28 @@ def lighten(app: Sphinx, error: Exception | None) -> None:
         if static not in path.parents and SHEET.search(text := path.read_text("utf-8"))
     }
     links = ((path, address) for path, text in pages.items() for address in SHEET.findall(text))
-    sheets = dict.fromkeys(file(path, address) for path, address in links)
+    sheets = dict.fromkeys(file_of(path, address) for path, address in links)
     ordered = sorted(sheets, key=lambda sheet: sheet.name in OWN)
-    style = "\n".join(map(read, ordered)).encode()
+    style = "\n".join(map(read_sheet, ordered)).encode()
     replace(static / "site.css", style)
     version = sha256(style).hexdigest()[:8]
     script = Path(static, AT_ONCE).read_text("utf-8")
     for path, page in pages.items():
-        replace(path, light(page, version, script).encode())
+        replace(path, lighten_page(page, version, script).encode())
 
 
-def file(page: Path, address: str) -> Path:
-    """Return the file that a page names."""
+def file_of(page: Path, address: str) -> Path:
+    """Return the file to which an address in a page leads."""
     return (page.parent / urlsplit(address).path).resolve()
 
 
-def read(path: Path) -> str:
-    """Return the text of a sheet with those that it imports."""
-    return IMPORT.sub(lambda match: read(file(path, match[1])), path.read_text("utf-8"))
+def read_sheet(path: Path) -> str:
+    """Return the text of a style sheet, with the sheets that it imports."""
+    return IMPORT.sub(lambda match: read_sheet(file_of(path, match[1])), path.read_text("utf-8"))
 
 
-def light(page: str, version: str, script: str) -> str:
-    """Return a page with one sheet, and scripts in its head that do not hold it up."""
+def lighten_page(page: str, version: str, script: str) -> str:
+    """Return a page with one style sheet, whose scripts in the head wait until it has been read."""
     first = SHEET.search(page)
     assert first is not None
     folder = first[1].partition("_static/")[0]

@@ -7,6 +7,7 @@ import { digits, grouped, percent } from "./drawing.js";
 import { OWN, problemsOfKnown, RECOMMENDED } from "./inputs.js";
 import { leastAlpha, needleAt, reachOf } from "./normal.js";
 import { POLICIES, policyAlpha, policyScale } from "./policies.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 /** Return the key to find, of a strength in standard deviations; null: none is known, or can be. */

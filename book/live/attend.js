@@ -2,6 +2,7 @@
 
 import { numberField, place, readings } from "./controls.js";
 import { chart, digits, html, percent } from "./drawing.js";
+// recorded.js is not in git: book/live/script.py makes it.
 import { RECORDED } from "./recorded.js";
 
 const [LEAST, MOST] = [1 / 4, 4];

@@ -24,6 +24,7 @@ import {
 import { annealedGradient, criticalAlpha, meanGradient } from "./normal.js";
 import { sampleRow, weigh } from "./rows.js";
 import { code, isByQuery } from "./snippets.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 const POINTS = 90;

@@ -2,6 +2,7 @@
 
 import { evaluate, place, unpack } from "./chebyshev.js";
 import { annealedBestAlpha, criticalAlpha } from "./normal.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 const { entropy, typical } = TABLE.criteria;

@@ -10,6 +10,7 @@ import { listing } from "./listing.js";
 import { criticalAlpha } from "./normal.js";
 import { POLICIES, policyAlpha, policyScale } from "./policies.js";
 import { code } from "./snippets.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 const [FEWEST, MOST] = [16, TABLE.limits.n[1]];

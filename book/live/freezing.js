@@ -4,6 +4,7 @@ import { figure, whole } from "./controls.js";
 import { bars, chart, digits, percent, powersOfTen } from "./drawing.js";
 import { criticalAlpha, meanCollision } from "./normal.js";
 import { sampleRow, weigh } from "./rows.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 const LARGEST_ALPHA = 6;

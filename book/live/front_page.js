@@ -4,6 +4,7 @@
 import { numberField, speaker } from "./controls.js";
 import { chart, digits, html, legend, percent } from "./drawing.js";
 import { softmax } from "./rows.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 const [LEAST, MOST] = [1 / 2, 2];

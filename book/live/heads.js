@@ -1,5 +1,6 @@
 // The atlas: one point for each head of five trained models, on axes that the reader chooses.
 
+// atlas.js is not in git: book/live/script.py makes it.
 import { ATLAS } from "./atlas.js";
 import { choice, once } from "./controls.js";
 import { chart, digits, html, percent, svg } from "./drawing.js";

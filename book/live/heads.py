@@ -1,7 +1,7 @@
-"""What the figures of trained heads show: the atlas, and twelve heads to look into.
+"""Data for the figures of trained heads: the atlas, and twelve heads to look into.
 
-All of it is read from the records of experiments/real_heads, and the curves of random rows are
-computed by `attnlib.exact`.
+All of it is read from the records of experiments/real_heads, but the curves of random rows, which
+`attnlib.exact` computes.
 """
 
 from typing import Any, NamedTuple
@@ -20,11 +20,11 @@ Columns = dict[str, FloatArray]
 
 
 class Measured(NamedTuple):
-    """A model, how many heads a layer has, and at which length its rows were measured."""
+    """A model, the number of heads of a layer, and the length of the measured rows."""
 
     name: str
     heads: int
-    at: dict[str, int]
+    run: dict[str, int]
 
 
 MODELS = (
@@ -56,7 +56,7 @@ CURVE = np.geomspace(0.5, 30.0, 42)
 
 def atlas() -> dict[str, Any]:
     """Return the heads of all models, column by column, with three digits."""
-    columns, models = heads(), []
+    columns, models = head_columns(), []
     for i, model in enumerate(MODELS):
         n = columns["n"][columns["model"] == i]
         sizes = {"heads": model.heads, "layers": n.size // model.heads, "n": round(n[0])}
@@ -77,12 +77,12 @@ def atlas() -> dict[str, Any]:
     }
 
 
-def heads() -> Columns:
-    """Return all columns of all heads, model by model, layer by layer."""
+def head_columns() -> Columns:
+    """Return the columns of all heads, model by model, layer by layer; NaN where unknown."""
     record = load("real_heads_atlas")
     of_models: list[Columns] = []
     for i, model in enumerate(MODELS):
-        table = record.find(model=model.name, **model.at)
+        table = record.find(model=model.name, **model.run)
         run = {"tokens": 2048} if model.name == "SmolLM2" else {}
         growth = record.find(model=model.name, growth="keys", **run)
         count = len(table["alpha"])
@@ -97,13 +97,13 @@ def heads() -> Columns:
             **dict.fromkeys(("needle", "weight", "gap", "variance"), np.full(count, np.nan)),
         }
         if model.name == "SmolLM2":
-            of_model |= needles(record, count)
+            of_model |= needle_columns(record, count)
         of_models.append(of_model)
     return {name: np.concatenate([part[name] for part in of_models]) for name in of_models[0]}
 
 
-def needles(record: Record, count: int) -> Columns:
-    """Return for each head what it looks for most: which needle, its mean weight, gap, variance."""
+def needle_columns(record: Record, count: int) -> Columns:
+    """Return for each head its best needle, the mean weight on it, gap and variance; or NaN."""
     columns = np.full((4, count), np.nan)
     repeats = load("real_heads_repeats")
     for i, needle in enumerate(NEEDLES):
@@ -117,17 +117,18 @@ def needles(record: Record, count: int) -> Columns:
     return dict(zip(("needle", "weight", "gap", "variance"), columns, strict=True))
 
 
-def shown() -> dict[str, Any]:
-    """Return the twelve heads, as they are recorded, and the keys of random rows."""
+def shown_heads() -> dict[str, Any]:
+    """Return the twelve heads as they are recorded, and the keys of random rows."""
     record = load("real_heads_shown")
     texts: list[list[str]] = []
     entries = []
     for head in SHOWN:
-        recorded = dict(record.find(**head.at))
+        key = head.record_key
+        recorded = dict(record.find(**key))
         tokens = recorded.pop("tokens")
         if tokens not in texts:
             texts.append(tokens)
-        entries.append({**head.at, "does": head.does, "text": texts.index(tokens), **recorded})
+        entries.append({**key, "does": head.does, "text": texts.index(tokens), **recorded})
     random = [record.find(random="keys", n=n) for n in KEYS]
     return {
         "texts": texts,

@@ -3,6 +3,7 @@
 import { digits, grouped } from "./drawing.js";
 import { criticalAlpha } from "./normal.js";
 import { POLICIES } from "./policies.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 export const START = {

@@ -6,6 +6,7 @@ import { typicalAlpha } from "./criteria.js";
 import { chart, digits, svg } from "./drawing.js";
 import { annealedBestAlpha, annealedGradient, meanGradient } from "./normal.js";
 import { softmax } from "./rows.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 const TYPICAL = unpack(TABLE.parting);

@@ -3,6 +3,7 @@
 
 import { evaluate, place, unpack } from "./chebyshev.js";
 import { annealedBestAlpha } from "./normal.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 export const POLICIES = TABLE.policies;

@@ -1,5 +1,6 @@
 // A sample row of normal scores of any length: its largest one by one, all others by their density.
 
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 const STEPS = 1600;

@@ -15,7 +15,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from attnlib._files import replace
-from book.live.heads import atlas, shown
+from book.live.heads import atlas, shown_heads
 from book.live.tables import tables
 
 HERE = Path(__file__).parent
@@ -40,13 +40,13 @@ SCRIPTS = {
 MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "table": tables,
     "atlas": atlas,
-    "recorded": shown,
+    "recorded": shown_heads,
 }
-"""The modules of numbers, which are made."""
+"""Functions that compute the modules of numbers: `table.js`, `atlas.js` and `recorded.js`."""
 
 
 def setup(app: Sphinx) -> None:
-    """Called by Sphinx."""
+    """Connect the extension to Sphinx."""
     app.connect("build-finished", add_scripts)
 
 
@@ -55,7 +55,7 @@ def add_scripts(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.name != "html":
         return
     modules = {path.stem: path.read_text("utf-8") for path in HERE.glob("*.js")}
-    modules |= {name: made_module(name) for name in MADE}
+    modules |= {name: numbers_module(name) for name in MADE}
     for name, text in modules.items():
         replace(Path(app.outdir).parent / "live" / f"{name}.js", text.encode())
     for script, names in SCRIPTS.items():
@@ -63,8 +63,8 @@ def add_scripts(app: Sphinx, error: Exception | None) -> None:
         replace(Path(app.outdir, "_static", f"{script}.js"), text.encode())
 
 
-def made_module(name: str) -> str:
-    """Return a module of numbers: one constant, named as the module."""
+def numbers_module(name: str) -> str:
+    """Return a module of numbers, as JavaScript: one constant, named as the module."""
     numbers = json.dumps(MADE[name](), ensure_ascii=False, separators=(",", ":"))
     return f"export const {name.upper()} = {numbers};\n"
 
@@ -75,9 +75,10 @@ EXPORT = re.compile(r"^export (?=(?:const|let|class|function|async function) (\w
 
 
 def bundle(modules: dict[str, str]) -> str:
-    """Return modules as functions called one after the other, which return what they export.
+    """Return a script that runs modules one after the other, each as a function.
 
-    Each may import, by name, only from those before it. Comments and indents stay behind.
+    A function returns what its module exports. Each module may import, by name, only from those
+    before it. Comments and indents are left out. Raises ValueError for other imports and exports.
     """
     parts: dict[str, str] = {}
     for name, text in modules.items():

@@ -3,6 +3,7 @@
 import { button, choice, numberField, speaker, whole } from "./controls.js";
 import { chart, digits, html } from "./drawing.js";
 import { softmax } from "./rows.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 const SMALLEST_D = 4;

@@ -5,6 +5,7 @@ import { bars, chart, digits, grouped, percent, SHOWN, ticks } from "./drawing.j
 import { needleAt } from "./normal.js";
 import { normals, uniforms } from "./mean_vs_typical.js";
 import { sampleRow, weigh, withNeedle } from "./rows.js";
+// table.js is not in git: book/live/script.py makes it.
 import { TABLE } from "./table.js";
 
 const STRONGEST = 8;

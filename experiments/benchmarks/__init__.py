@@ -1,4 +1,4 @@
-"""Side by side with what a user would use instead; `make bench` runs them all.
+"""Compare attnlib with what a user would use instead; `make bench` runs all comparisons.
 
 Each is a function that yields ratios as they are measured. `python -m experiments.benchmarks NAME`
 prints the ratios of one.
@@ -26,7 +26,7 @@ class Ratio(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times less ours costs."""
+        """Return how many times less ours costs."""
         return self.their_cost / self.our_cost
 
     def __str__(self) -> str:
@@ -36,12 +36,12 @@ class Ratio(NamedTuple):
         return f"{self.ours} {costs[0]}; {self.theirs} {costs[1]}; ratio {self.ratio:.3g}{end}"
 
 
-def measured(
+def measure_ratios(
     name: str, function: Callable[..., Iterator[Ratio]], options: dict[str, int]
 ) -> list[dict[str, Any]]:
     """Return the ratios of a benchmark, and print them as they come.
 
-    It is here because a process of its own cannot find what `__main__` has.
+    It is here because a process of its own cannot find the functions of `__main__`.
     """
     ratios = []
     for ratio in function(**options):
@@ -59,7 +59,7 @@ def run_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
 def seconds(
     call: Callable[[], object], repeats: int = 1, clock: Callable[[], float] = process_time
 ) -> float:
-    """Return the time of a call, by default the processor's: other programs do not count."""
+    """Return the mean time of a call, by default the processor's: other programs do not count."""
     start = clock()
     for _ in range(repeats):
         call()
@@ -75,6 +75,7 @@ def peak_growth(call: Callable[[], object]) -> float:
 
 
 def _kibibytes(name: str) -> int:
+    """Return a size of this process by its name in /proc/self/status, in KiB."""
     match = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     assert match
     return int(match[1])

@@ -18,7 +18,7 @@ import typer
 
 from attnlib import _files
 from experiments import provenance
-from experiments.benchmarks import Ratio, mathematics, measured, models, run_in_process
+from experiments.benchmarks import Ratio, mathematics, measure_ratios, models, run_in_process
 from experiments.gpu import summary
 from experiments.records import Entry, Record, path_of, save
 
@@ -40,18 +40,18 @@ TABLE = """\
 BENCHMARKS = {
     "annealed": (
         "best_alpha for cosine scores against SciPy's quad and minimize_scalar, point by point.",
-        mathematics.optima,
+        mathematics.best_alphas,
         {"every": 100},
     ),
     "attention": (
         "Attention with a policy or a post-scale against bare scaled_dot_product_attention.",
-        models.attention,
+        models.attention_costs,
         {"repeats": 1},
     ),
     "calibration": (
         "The gradient of every head's scale against plain passes of the model, and a grid of "
         "factors.",
-        models.calibration,
+        models.calibration_costs,
         {"repeats": 1, "tokens": 64},
     ),
     "exact": (
@@ -61,26 +61,26 @@ BENCHMARKS = {
     ),
     "monitor": (
         "Training under a monitor against the same training without.",
-        models.monitored,
+        models.monitor_costs,
         {"pairs": 2, "calls": 100},
     ),
     "probing": (
         "The probe against a plain forward pass, and against weights kept in memory.",
-        models.probing,
+        models.probe_costs,
         {"repeats": 1, "tokens": 128},
     ),
     "rows": (
         "Measures of one row's gradient against the same from torch's Jacobian.",
-        mathematics.measures,
+        mathematics.row_measures,
         {"length": 512},
     ),
     "training": (
         "A training step of the laboratory against a plain loop with attention written out.",
-        models.steps_of_training,
+        models.training_steps,
         {"steps": 1, "repeats": 1},
     ),
 }
-"""What each is, the function that measures it, and what that is told for a look at it."""
+"""Each in words, the function that measures it, and its arguments for `--quick`."""
 
 
 def page(record: Record) -> str:
@@ -88,30 +88,30 @@ def page(record: Record) -> str:
     facts = dict(record.made)
     shown = {name: facts.pop(name) for name in ("processor", "cores", "threads", "date", "busy")}
     facts = {"Python": facts.pop("python"), **facts, "commit": facts.get("commit", "")[:12]}
-    listed = ", ".join(f"{name} {number}" for name, number in facts.items() if number)
+    versions = ", ".join(f"{name} {number}" for name, number in facts.items() if number)
     lines: list[str] = []
     for entry in record.entries:
         lines.append(f"\n{entry.result['what']}\n\n" + TABLE)
-        lines += [row(Ratio(**ratio)) for ratio in entry.result["ratios"]]
+        lines += [table_row(Ratio(**ratio)) for ratio in entry.result["ratios"]]
         lines.append("```\n")
     template = Path(__file__).with_name("page.md").read_text("utf-8")
     on_gpu = summary.facts(_files.lines(ON_GPU))
-    return template.format(versions=listed, benchmarks="".join(lines), **shown, **on_gpu)
+    return template.format(versions=versions, benchmarks="".join(lines), **shown, **on_gpu)
 
 
-def row(line: Ratio) -> str:
-    """Return a row of the table: the ratio, and whose costs it compares."""
-    ratio = f"{line.ratio:.2f}" if line.ratio < 10.0 else shown(line.ratio)
+def table_row(line: Ratio) -> str:
+    """Return a row of the table: the ratio, and both costs."""
+    ratio = f"{line.ratio:.2f}" if line.ratio < 10.0 else rounded(line.ratio)
     note = f"; {line.note}" if line.note else ""
     return (
         f"* - {ratio}\n"
-        f"  - {line.ours}: {shown(line.our_cost)} {line.unit};\n"
-        f"    {line.theirs}: {shown(line.their_cost)} {line.unit}{note}\n"
+        f"  - {line.ours}: {rounded(line.our_cost)} {line.unit};\n"
+        f"    {line.theirs}: {rounded(line.their_cost)} {line.unit}{note}\n"
     )
 
 
-def shown(number: float) -> str:
-    """Return a number with as many digits as another run would repeat."""
+def rounded(number: float) -> str:
+    """Return a number with the digits that another run would repeat."""
     if number < 100.0:
         return f"{number:.2g}" if number < 10.0 else f"{number:.0f}"
     exponent = math.floor(math.log10(number))
@@ -140,7 +140,7 @@ def main(
     entries = []
     for name in chosen or BENCHMARKS:
         what, function, options = BENCHMARKS[name]
-        ratios = run_in_process(measured, name, function, options if quick else {})
+        ratios = run_in_process(measure_ratios, name, function, options if quick else {})
         entries.append(Entry({"benchmark": name}, {"what": what, "ratios": ratios}))
     if not quick and not chosen:
         record = Record("python -m experiments.benchmarks", {}, made, tuple(entries))

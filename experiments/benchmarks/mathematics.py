@@ -16,7 +16,7 @@ TARGET = 1e-6
 """The standard error at which an expectation is compared."""
 
 
-def searched(law: scores.Cosine, n: float) -> float:
+def search_alpha(law: scores.Cosine, n: float) -> float:
     """Return the optimum as a user would find it: quadrature inside a bounded search."""
 
     def mean(alpha: float) -> float:
@@ -29,15 +29,15 @@ def searched(law: scores.Cosine, n: float) -> float:
     return minimize_scalar(loss, bounds=(1.0, 100.0), method="bounded", options={"xatol": 1e-9}).x
 
 
-def optima(every: int = 1) -> Iterator[Ratio]:
-    """Yield the time of a point of source 000's grid, d = 128, n = 40, 80, …, 20000.
+def best_alphas(every: int = 1) -> Iterator[Ratio]:
+    """Yield the time of the best α at a point of source 000's grid, d = 128, n = 40, 80, …, 20000.
 
-    Every k-th is searched.
+    Every `every`-th point is searched with SciPy.
     """
     law, n = scores.Cosine(128), np.arange(40.0, 20001.0, 40.0)
     best = annealed.best_alpha(law, n)
     alphas: list[float] = []
-    theirs = seconds(lambda: alphas.extend(searched(law, keys) for keys in n[::every]))
+    theirs = seconds(lambda: alphas.extend(search_alpha(law, keys) for keys in n[::every]))
     theirs /= len(alphas)
     yield Ratio(
         f"annealed.best_alpha, cosines, d = 128, {n.size} values of n",
@@ -73,19 +73,19 @@ def expectations(n: int = 1024, alpha: float = 2.0, count: int = 20_000) -> Iter
         )
 
 
-def measured_by_torch(s: torch.Tensor) -> float:
+def torch_gradient(s: torch.Tensor) -> float:
     """Return half the L1 norm of the n × n Jacobian, as a user would find it."""
     jacobian = torch.autograd.functional.jacobian(lambda x: torch.softmax(x, 0), s, vectorize=True)
     return float(jacobian.abs().sum() / 2)
 
 
-def measures(length: int = 4096) -> Iterator[Ratio]:
+def row_measures(length: int = 4096) -> Iterator[Ratio]:
     """Yield the time of each measure of a row."""
     s = scores.Normal().sample(np.random.default_rng(0), 1, length)[0]
     tensor = torch.tensor(s)
-    measured_by_torch(tensor)  # what a first call loads
-    theirs = seconds(lambda: measured_by_torch(tensor), 3, perf_counter)
-    difference = abs(measured_by_torch(tensor) / rows.gradient(s) - 1.0)
+    torch_gradient(tensor)  # what a first call loads
+    theirs = seconds(lambda: torch_gradient(tensor), 3, perf_counter)
+    difference = abs(torch_gradient(tensor) / rows.gradient(s) - 1.0)
     for function, row, note in (
         (rows.gradient, s, f"relative difference {difference:.0e}"),
         (rows.frobenius_norm, s, ""),

@@ -1,4 +1,4 @@
-"""Attention, and models that attend, against the same without what attnlib adds."""
+"""Benchmarks of attention, and of models, against the same without attnlib."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ BARE = "bare scaled_dot_product_attention"
 VARIANTS = {BARE: scaled_dot_product_attention, **OURS}
 
 
-def run(function: Callable[..., Tensor], causal: bool, backward: bool) -> float:
+def call_seconds(function: Callable[..., Tensor], causal: bool, backward: bool) -> float:
     """Return the processor time of one call, in seconds."""
     generator = torch.Generator().manual_seed(0)
     shape = 1, HEADS, LENGTH, D
@@ -50,16 +50,16 @@ def run(function: Callable[..., Tensor], causal: bool, backward: bool) -> float:
     return seconds(call)
 
 
-def growth(name: str, causal: bool) -> float:
+def backward_growth(name: str, causal: bool) -> float:
     """Return by how many MiB a call with its backward pass raises the peak of the memory."""
     function = VARIANTS.get(name, written_out)
     small = torch.ones(1, 2, 4)
     if name in VARIANTS:
         function(small, small, small, is_causal=causal)  # what a first call loads
-    return peak_growth(partial(run, function, causal, backward=True))
+    return peak_growth(partial(call_seconds, function, causal, backward=True))
 
 
-def attention(repeats: int = 7) -> Iterator[Ratio]:
+def attention_costs(repeats: int = 7) -> Iterator[Ratio]:
     """Yield time and memory of each variant: n = 4096, one text, 8 heads, d = 64, float32.
 
     Time in turns in one process, medians of `repeats` calls, and the growth of the peak memory,
@@ -70,7 +70,7 @@ def attention(repeats: int = 7) -> Iterator[Ratio]:
         for backward in (False, True):
             times = np.array(
                 [
-                    [run(function, causal, backward) for function in VARIANTS.values()]
+                    [call_seconds(function, causal, backward) for function in VARIANTS.values()]
                     for _ in range(1 + repeats)
                 ]
             )[1:]  # without what first calls load and cache
@@ -79,9 +79,12 @@ def attention(repeats: int = 7) -> Iterator[Ratio]:
             bare = 1e3 * float(np.median(times[:, 0]))
             passes = ", with gradients" if backward else ""
             for name, share in zip(OURS, relative[1:], strict=True):
-                shown = f"attend with {name}, {where}{passes}"
-                yield Ratio(shown, BARE, bare * float(share), bare, "ms")
-        memory = {name: run_in_process(growth, name, causal) for name in (*VARIANTS, "written out")}
+                label = f"attend with {name}, {where}{passes}"
+                yield Ratio(label, BARE, bare * float(share), bare, "ms")
+        memory = {
+            name: run_in_process(backward_growth, name, causal)
+            for name in (*VARIANTS, "written out")
+        }
         for name in OURS:
             yield Ratio(
                 f"attend with {name}, {where}, with gradients",
@@ -109,18 +112,18 @@ ACTIVATIONS = "forward and backward without gradients of weights"
 FORWARD = "forward"
 
 
-def text_of(tokens: int) -> Tensor:
-    """Return a text of random tokens, the same each time; the models after it, too."""
+def random_text(tokens: int) -> Tensor:
+    """Return a text of random tokens, (1, tokens), and seed the models that are made after it."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     return torch.randint(0, 50257, (1, tokens))
 
 
 def probed_ways(tokens: int) -> Ways:
-    """Return the model under the probe, as it is, and with its weights kept in memory."""
+    """Return ways to run the model: under the probe, as it is, and with its weights in memory."""
     from transformers import GPT2Config, GPT2Model
 
-    text = text_of(tokens)
+    text = random_text(tokens)
     fused, written = (
         GPT2Model(GPT2Config(attn_implementation=kind)).eval() for kind in ("sdpa", "eager")
     )
@@ -138,10 +141,10 @@ def probed_ways(tokens: int) -> Ways:
 
 
 def gradient_ways(tokens: int) -> Ways:
-    """Return the gradient of every head's scale, and plain passes of the model."""
+    """Return ways to run the model: the gradient of every head's scale, and plain passes."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    text = text_of(tokens)
+    text = random_text(tokens)
     model = GPT2LMHeadModel(GPT2Config(attn_implementation="sdpa")).eval()
     weights = list(model.parameters())
 
@@ -160,7 +163,7 @@ def gradient_ways(tokens: int) -> Ways:
 
 
 def least_seconds(ways: Callable[[int], Ways], tokens: int, repeats: int) -> dict[str, float]:
-    """Return the least time of each way on so many tokens, in turns, without the first."""
+    """Return the least time of each way on so many tokens, in turns, without the first run."""
     runs = ways(tokens)
     times = [[seconds(run) for run in runs.values()] for _ in range(1 + repeats)][1:]
     return dict(zip(runs, map(min, zip(*times, strict=True)), strict=True))
@@ -172,7 +175,7 @@ def memory_growth(ways: Callable[[int], Ways], way: str, tokens: int) -> float:
     return peak_growth(ways(tokens)[way])
 
 
-def probing(tokens: int = 1024, repeats: int = 6) -> Iterator[Ratio]:
+def probe_costs(tokens: int = 1024, repeats: int = 6) -> Iterator[Ratio]:
     """Yield time, taken in turns, and memory, each peak that of a process of its own."""
     least = run_in_process(least_seconds, probed_ways, tokens, repeats)
     for ours, theirs in ((PROBED, PLAIN), (SOME, PLAIN), (PROBED, WEIGHTS)):
@@ -181,7 +184,7 @@ def probing(tokens: int = 1024, repeats: int = 6) -> Iterator[Ratio]:
     yield Ratio(f"{PROBED}, n = {tokens}", WEIGHTS, *memory, "MiB")
 
 
-def calibration(tokens: int = 512, repeats: int = 6) -> Iterator[Ratio]:
+def calibration_costs(tokens: int = 512, repeats: int = 6) -> Iterator[Ratio]:
     """Yield time, taken in turns, and memory, each peak that of a process of its own."""
     least = run_in_process(least_seconds, gradient_ways, tokens, repeats)
     ours, one = f"{GRADIENT}, n = {tokens}", least[GRADIENT]
@@ -205,10 +208,10 @@ Run = Callable[[Config, Training, texts.Text], list[float]]
 
 
 def book_model() -> tuple[nn.Module, Step]:
-    """Return the model that the book trains, 1024 bytes a step, and a step."""
+    """Return the model that the book trains, and a step on 1024 bytes."""
     model = Transformer(Config(width=128, depth=4, head_size=64, sequence=128))
     tokens = torch.randint(0, 256, (8, 129))
-    return model, trained(model, lambda: loss(model(tokens[:, :-1]), tokens[:, 1:]))
+    return model, make_step(model, lambda: loss(model(tokens[:, :-1]), tokens[:, 1:]))
 
 
 def gpt2() -> tuple[nn.Module, Step]:
@@ -221,23 +224,23 @@ def gpt2() -> tuple[nn.Module, Step]:
     def value() -> Tensor:
         return loss(model(tokens[:, :-1], use_cache=False).logits, tokens[:, 1:])
 
-    return model, trained(model, value)
+    return model, make_step(model, value)
 
 
-def trained(model: nn.Module, value: Callable[[], Tensor]) -> Step:
-    """Return a step of training: forwards, backwards and Adam."""
+def make_step(model: nn.Module, loss_value: Callable[[], Tensor]) -> Step:
+    """Return a step of training: forward, backward, and Adam."""
     adam = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 
     def step() -> None:
         adam.zero_grad()
-        value().backward()
+        loss_value().backward()
         adam.step()
 
     return step
 
 
-def hooks(calls: int) -> float:
-    """Return the time that a monitor takes in a step that is not due: the best of five."""
+def hook_seconds(calls: int) -> float:
+    """Return the time of a monitor in a step that is not due: the best of five."""
     nothing = nn.Identity().train()
     call = partial(nothing, torch.zeros(1))
     without, under = [], []
@@ -249,8 +252,8 @@ def hooks(calls: int) -> float:
     return min(under) - min(without)
 
 
-def monitored(pairs: int = 30, calls: int = 20_000) -> Iterator[Ratio]:
-    """Yield the time of a step on average, for each model; medians, and the quartiles of pairs.
+def monitor_costs(pairs: int = 30, calls: int = 20_000) -> Iterator[Ratio]:
+    """Yield the mean time of a step for each model, with medians, and the quartiles of pairs.
 
     Steps in turns in one process, on one core, in processor time: a step that is watched beside one
     that is not, and what the monitor's hooks do in a step that is not due. The cost at `every` is
@@ -258,7 +261,7 @@ def monitored(pairs: int = 30, calls: int = 20_000) -> Iterator[Ratio]:
     """
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    idle = hooks(calls)
+    idle = hook_seconds(calls)
     for name, made, counted in (
         ("the book's model", book_model, pairs),
         ("GPT-2 of 124 million parameters, n = 1024", gpt2, math.ceil(pairs / 3)),
@@ -286,14 +289,14 @@ def monitored(pairs: int = 30, calls: int = 20_000) -> Iterator[Ratio]:
             )
 
 
-def laboratory(config: Config, training: Training, text: texts.Text) -> list[float]:
+def laboratory_losses(config: Config, training: Training, text: texts.Text) -> list[float]:
     """Return the losses of a run of the laboratory."""
     return train(config, training, text).losses.tolist()
 
 
 @mock.patch.object(functional, "scaled_dot_product_attention", written_out)
-def plain(config: Config, training: Training, text: texts.Text) -> list[float]:
-    """Return the losses of the same run as a user would write it."""
+def plain_losses(config: Config, training: Training, text: texts.Text) -> list[float]:
+    """Return the losses of the same run, as a user would write it."""
     model = Transformer(config, training.seed)
     adam = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
     losses = []
@@ -305,15 +308,15 @@ def plain(config: Config, training: Training, text: texts.Text) -> list[float]:
         seed=training.seed,
     ):
         inputs, targets = (torch.from_numpy(tokens.copy()) for tokens in batch)
-        value = loss(model(inputs), targets)
+        batch_loss = loss(model(inputs), targets)
         adam.zero_grad()
-        value.backward()
+        batch_loss.backward()
         adam.step()
-        losses.append(value.item())
+        losses.append(batch_loss.item())
     return losses
 
 
-def steps_of_training(steps: int = 6, repeats: int = 3) -> Iterator[Ratio]:
+def training_steps(steps: int = 6, repeats: int = 3) -> Iterator[Ratio]:
     """Yield the time of a step, without what a run of one step takes; the best of several.
 
     Source 002's size: sequence 256, batch 16, width 256, head size 64, depth 4. The plain loop is
@@ -323,7 +326,7 @@ def steps_of_training(steps: int = 6, repeats: int = 3) -> Iterator[Ratio]:
     text = texts.embedded()
     config = Config()
     training = Training(validation_windows=1, record_every=100)
-    times: dict[Run, list[float]] = {laboratory: [], plain: []}
+    times: dict[Run, list[float]] = {laboratory_losses: [], plain_losses: []}
     losses = {}
     for _ in range(repeats):
         for run, of_run in times.items():

@@ -12,10 +12,11 @@ MEMORY = 10 << 30
 """Bytes for each family."""
 
 
-def in_process(seconds: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns in a process of its own, of one thread and without warnings.
+def run_limited(seconds: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function in a process of its own, of one thread and without warnings.
 
-    Where it takes more than so many seconds of the processor, or MEMORY: a line that says so.
+    Return its result, or if it takes more than so many seconds of the processor, or MEMORY, a line
+    that says so.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork"), _limit, (seconds,)) as process:
         try:
@@ -25,6 +26,7 @@ def in_process(seconds: int, function: Callable[..., Any], *arguments: Any) -> A
 
 
 def _limit(seconds: int) -> None:
+    """Limit this process in time, memory and threads, and silence warnings."""
     import torch
 
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
@@ -34,5 +36,5 @@ def _limit(seconds: int) -> None:
 
 
 def error_line(name: str, error: BaseException, most: int = 100) -> str:
-    """Return what an error says, after a name, in at most so many letters."""
+    """Return a name and the text of an error as one line of at most `most` letters."""
     return " ".join(f"{name}: {error}".split())[:most]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.census import audited, error_line, families, in_process, watched
+from experiments.census import audited, error_line, families, run_limited, watched
 from experiments.census.families import Change
 from experiments.census.watched import Row
 from experiments.lab.results import to_json
@@ -24,7 +24,7 @@ Runs = dict[Any, Row]
 
 
 def entries_to_compute() -> Work:
-    """Yield the families, and what measures one."""
+    """Yield the families, with the function that measures each."""
     for family in families.names():
         yield {"family": family}, partial(measure_in_process, family)
 
@@ -32,47 +32,47 @@ def entries_to_compute() -> Work:
 def measure_in_process(family: str) -> dict[str, Any]:
     """Measure a family in a process of its own, in limited time and memory."""
     try:
-        measured = in_process(SECONDS, measure_family, family)
+        measured = run_limited(SECONDS, measure_family, family)
     except Exception as error:
         measured = error_line(family, error)
     return {"rows": [], "not": [measured]} if isinstance(measured, str) else dict(measured)
 
 
 def measure_family(family: str) -> dict[str, Any]:
-    """Return a row for each kind of attention that ran, and a line for each that did not."""
+    """Return a row for each kind of attention that ran, and a line for each that did not run."""
     rows: dict[str, Row] = {}
     lines = []
     for file in families.files(family):
-        wanted = {kind.__name__: kind for kind in families.attention_of(file)}
-        done, reason = set(), "did not run"
+        classes = {kind.__name__: kind for kind in families.attention_of(file)}
+        tried, reason = set(), "did not run"
         for kind in families.models_of(file):
-            if kind.config_class in done or (wanted and wanted.keys() <= class_names(rows)):
+            if kind.config_class in tried or (classes and classes.keys() <= class_names(rows)):
                 continue
             try:
-                add(rows, model_rows(kind))
-                done.add(kind.config_class)
+                add_new(rows, model_rows(kind))
+                tried.add(kind.config_class)
             except Exception as error:
-                reason = reason if done else error_line(kind.__name__, error)
-        for name in sorted(wanted.keys() - class_names(rows)):
-            add(rows, layer_rows(wanted[name], file))
-        lines += [f"{name}: {reason}" for name in sorted(wanted.keys() - class_names(rows))]
+                reason = reason if tried else error_line(kind.__name__, error)
+        for name in sorted(classes.keys() - class_names(rows)):
+            add_new(rows, layer_rows(classes[name], file))
+        lines += [f"{name}: {reason}" for name in sorted(classes.keys() - class_names(rows))]
     return {"rows": list(rows.values()), "not": lines if rows or lines else ["nothing ran"]}
 
 
-def add(rows: dict[str, Row], new: list[Row]) -> None:
-    """Add rows that differ from those that are there by more than the noise of random numbers."""
+def add_new(rows: dict[str, Row], new: list[Row]) -> None:
+    """Add the rows that differ from all others by more than the noise of random numbers."""
     for row in new:
         rough = {k: f"{v:.2g}" if isinstance(v, float) else v for k, v in row.items()}
         rows.setdefault(repr(rough), row)
 
 
 def class_names(rows: dict[str, Row]) -> set[str]:
-    """Return the classes that rows are of."""
+    """Return the names of the classes of attention in some rows."""
     return {row["kind"] for row in rows.values()}
 
 
 def run_parts(model: Any, **options: Any) -> Runs:
-    """Run a model, or the parts of it that can be run, and return what was found."""
+    """Run a model, or the parts of it that can be run, and return the measured rows."""
     runs: Runs = {}
     failure: Exception | None = None
     names = {module: name for name, module in model.named_modules()}
@@ -80,9 +80,9 @@ def run_parts(model: Any, **options: Any) -> Runs:
         before = names[part] + "." if names[part] else ""
         if any(name.startswith(before) for name, _ in runs):
             continue
-        for given in families.inputs(part):
+        for inputs in families.inputs(part):
             try:
-                rows = watched.run(part, partial(part, **given), **options)
+                rows = watched.measure(part, partial(part, **inputs), **options)
             except Exception as error:
                 failure = failure or error
                 continue
@@ -96,7 +96,7 @@ def run_parts(model: Any, **options: Any) -> Runs:
 
 
 def run_changed(kind: Any, change: Change) -> Runs:
-    """Return what a model of changed settings gives; nothing where there is no such change."""
+    """Run a model of changed settings; return its rows, none if the change does not apply."""
     with suppress(Exception):
         if families.change_all(change, kind.config_class()):
             return run_parts(families.build_model(kind, change))
@@ -104,7 +104,7 @@ def run_changed(kind: Any, change: Change) -> Runs:
 
 
 def model_rows(kind: Any) -> list[Row]:
-    """Return what is found of a class of models, a row for each of its layers."""
+    """Return the rows of a class of models, one for each of its layers."""
     model = families.build_model(kind)
     base = run_parts(model)
     runs = {
@@ -117,63 +117,66 @@ def model_rows(kind: Any) -> list[Row]:
         with_scale = partial(families.yarn_settings, mscale=1.0, mscale_all_dim=1.0)
         runs["mscale"] = run_changed(kind, with_scale)
     return [
-        {**describe_call(what, {name: run.get(place) for name, run in runs.items()}), "by": "model"}
-        for place, what in base.items()
-        if 0.0 < what["alpha"] < np.inf  # a query that is learned and starts at 0 tells nothing
+        {**describe_call(row, {name: run.get(place) for name, run in runs.items()}), "by": "model"}
+        for place, row in base.items()
+        if 0.0 < row["alpha"] < np.inf  # a query that is learned and starts at 0 tells nothing
     ]
 
 
 def layer_rows(kind: Any, file: Any) -> list[Row]:
-    """Return what is found of a layer of attention by itself, or nothing."""
+    """Return the row of a layer of attention by itself, in a list; an empty one if none runs."""
     for layer, call in families.build_layers(kind, file):
         with suppress(Exception):
-            base, other = (watched.run(layer, call, flag) for flag in (False, True))
-            for place, what in base.items():
-                return [{**describe_call(what, {"other": other.get(place)}), "by": "layer"}]
+            base, other = (watched.measure(layer, call, flag) for flag in (False, True))
+            for place, row in base.items():
+                return [{**describe_call(row, {"other": other.get(place)}), "by": "layer"}]
     return []
 
 
-def describe_call(what: Row, runs: dict[str, Row | None]) -> Row:
-    """Return what the runs say of one call of attention."""
+def describe_call(base: Row, runs: dict[str, Row | None]) -> Row:
+    """Return the recorded row of a call of attention, from its row in each of the runs."""
     other, size = runs.get("other"), runs.get("size")
-    row = {key: what[key] for key in ("kind", "where", "d", "terms", "sink", "parameters")}
-    row |= {"v": what.get("v"), "gate": what.get("gate", False)}
-    row |= {"alpha": to_json(what["alpha"], 4), "scale": to_json(what["scale"], 4)}
+    row = {key: base[key] for key in ("kind", "where", "d", "terms", "sink", "parameters")}
+    row |= {"v": base.get("v"), "gate": base.get("gate", False)}
+    row |= {"alpha": four_digits(base["alpha"]), "scale": four_digits(base["scale"])}
     if other:
-        row["norm"] = [norm_axis(what, other, i) for i in (0, 1)]
-        if 1.0 < other["largest"] < watched.LARGE * what["factor"] / 10:
-            row["cap"] = to_json(other["largest"], 4)
-    if size and 0.0 < size["scale"] < np.inf and size["d"] != what["d"]:
-        power = np.log(size["scale"] / what["scale"]) / np.log(size["d"] / what["d"])
+        row["norm"] = [norm_axis(base, other, i) for i in (0, 1)]
+        if 1.0 < other["largest"] < watched.LARGE * base["factor"] / 10:
+            row["cap"] = four_digits(other["largest"])
+    if size and 0.0 < size["scale"] < np.inf and size["d"] != base["d"]:
+        power = np.log(size["scale"] / base["scale"]) / np.log(size["d"] / base["d"])
         row |= {"power": round(float(power), 3), "other d": size["d"]}
-    if values := position_factors(what):
-        row["alpha"] = to_json(what["rows"][0] * what["d"] ** 0.5, 4)
-        row["scale"] = to_json(what["rows"][0], 4)
+    if values := position_factors(base):
+        row["alpha"] = four_digits(base["rows"][0] * base["d"] ** 0.5)
+        row["scale"] = four_digits(base["rows"][0])
         row["by position"] = values
     elif values := position_factors(runs.get("early")):
         row["from 4"] = values[-1]
-    if size and size["visible"] < what["visible"]:
+    if size and size["visible"] < base["visible"]:
         row["window of 5"] = size["visible"]
     for name in ("yarn", "mscale"):
         run = runs.get(name)
-        if run and abs(run["alpha"] / what["alpha"] - 1.0) > SAME:
-            row[name] = to_json(run["alpha"] / what["alpha"], 4)
+        if run and abs(run["alpha"] / base["alpha"] - 1.0) > SAME:
+            row[name] = four_digits(run["alpha"] / base["alpha"])
     return row
 
 
 def position_factors(run: Row | None) -> list[float]:
-    """Return the factor on q·k in each place, over that in the first, if the last is another."""
+    """Return the factor on q·k at each position over that at the first, if the last one differs."""
     if not run or not run["rows"] or len(run["rows"]) != families.TOKENS or not run["rows"][0]:
         return []  # a row of one key, less its largest logit, has the derivative 0
     values = np.array(run["rows"]) / run["rows"][0]
-    return to_json(values, 4) if abs(values[-1] - 1.0) > MOVED else []
+    return list(map(four_digits, values)) if abs(values[-1] - 1.0) > MOVED else []
 
 
-def norm_axis(what: Row, other: Row, i: int) -> str:
+def norm_axis(base: Row, other: Row, i: int) -> str:
     """Return where q (0) or k (1) is normalised: no, by head, or over the whole width."""
-    if abs(other["lengths"][i] / what["lengths"][i] - 1.0) > 0.1:
+    if abs(other["lengths"][i] / base["lengths"][i] - 1.0) > 0.1:
         return "no"
     return "width" if other["heads"] and other["heads"][i] > 1.05 else "head"
+
+
+four_digits = partial(to_json, digits=4)
 
 
 if __name__ == "__main__":
@@ -184,7 +187,7 @@ if __name__ == "__main__":
     asked.add_argument("--again", default="", help="families to audit once more, with commas")
     given = asked.parse_args()
     if given.audit:
-        audited.record(given.part, given.again)
+        audited.record_audits(given.part, given.again)
     else:
         compute_missing(
             "census", entries_to_compute(), {"places": families.PLACES}, "torch", "transformers"

@@ -29,7 +29,7 @@ from attnlib.auditing import Report, audit, models
 from attnlib.models.attention_call import HIDDEN, MULTI_HEAD, TRANSPARENT_MULTI_HEAD
 from attnlib.models.interception import LOOKS_LIKE_ATTENTION
 from experiments import provenance
-from experiments.census import error_line, families, in_process
+from experiments.census import error_line, families, run_limited
 from experiments.census.watched import WithoutWeights
 from experiments.records import Record, load, path_of, resume, save
 
@@ -44,7 +44,7 @@ NORM = re.compile(r"^(q|k|qk|query|key)_?\w*norm|norm_?(q|k)$|^(q|k)_ln$|^qk_?l2
 
 
 class Sparse(WithoutWeights):
-    """A mode in which each row of a weight has one number, ±1."""
+    """A mode in which each row of a weight has one number, ±1, in a place of its own."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Sparse(WithoutWeights):
         self.maps: dict[Any, tuple[int, Tensor, Tensor]] = {}
 
     def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what the function returns with such weights."""
+        """Return the result of the function with sparse weights."""
         if func is MULTI_HEAD:
             with self:
                 return TRANSPARENT_MULTI_HEAD(*args, **kwargs)
@@ -60,18 +60,18 @@ class Sparse(WithoutWeights):
         return func(*args, **kwargs) if stand_in is None else stand_in
 
     def projected(self, given: Tensor | None, shape: Any, weight: Any) -> Tensor:
-        """Return numbers of `given` with signs; of tokens, a vector of noise for each."""
+        """Return numbers of `given` with signs; for tokens, a vector of noise each."""
         by_token = given is not None and given.shape[:-1] == tuple(shape[:-1])
         if given is None or not given.is_floating_point():
             given, by_token = NOISE[: shape[-1]] if given is None else given, False
-        into = shape[-1] if by_token else math.prod(shape)
-        of = given.shape[-1] if by_token else given.numel()
+        outputs = shape[-1] if by_token else math.prod(shape)
+        inputs = given.shape[-1] if by_token else given.numel()
         of_weight = () if weight is None else (weight.data_ptr(), tuple(weight.shape))
-        key = of_weight, into, of
+        key = of_weight, outputs, inputs
         if key not in self.maps:
             draw = torch.Generator().manual_seed(len(self.maps))
-            places = torch.randint(of, (into,), generator=draw)
-            signs = torch.randint(2, (into,), generator=draw) * 2.0 - 1.0
+            places = torch.randint(inputs, (outputs,), generator=draw)
+            signs = torch.randint(2, (outputs,), generator=draw) * 2.0 - 1.0
             self.maps[key] = len(self.maps), places, signs
         number, places, signs = self.maps[key]
         if not given.is_floating_point():
@@ -83,7 +83,7 @@ class Sparse(WithoutWeights):
 
 @contextmanager
 def use_sparse_weights(model: nn.Module) -> Iterator[None]:
-    """While the model runs, and only then, take sparse weights."""
+    """Use sparse weights while the model runs, and only then."""
     mode, stack = Sparse(model), ExitStack()
 
     def start(*_: Any) -> None:
@@ -98,20 +98,20 @@ def use_sparse_weights(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def cache_kernels() -> Iterator[None]:
-    """Ask a function of attention once, as it is in use: faults change what it is handed."""
+    """Ask each function of attention once, at its first use: faults change its arguments."""
     ask, known = models._audit_kernels, dict[Any, Any]()
     functions = models._implementations
 
-    def asked_once(call: models.ObservedCall, length: int) -> Any:
+    def ask_once(call: models.ObservedCall, length: int) -> Any:
         options = tuple(call.options), call.options.get("softcap")
         key = type(call.module), call.size, call.scaling, options
         return known.get(key) or known.setdefault(key, ask(call, length))
 
-    def in_use(module: Any) -> Any:
+    def first_function(module: Any) -> Any:
         return dict([next(iter(functions(module).items()))])
 
-    once = mock.patch.object(models, "_audit_kernels", asked_once)
-    with once, mock.patch.object(models, "_implementations", in_use):
+    once = mock.patch.object(models, "_audit_kernels", ask_once)
+    with once, mock.patch.object(models, "_implementations", first_function):
         yield
 
 
@@ -126,7 +126,7 @@ class Place(NamedTuple):
 
 @cache_kernels()
 def audit_family(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the audit says of each model of a family, and of each fault."""
+    """Return the audit's answers on each model of a family, and on each fault."""
     released, places = [], []
     for model, inputs in runnable_modules(family):
         answer, report = run_audit(model, inputs)
@@ -139,32 +139,32 @@ def audit_family(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def runnable_modules(family: str) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield models, or layers, that show each kind of attention of a family; what they read."""
+    """Yield models, or layers, that show each kind of attention of a family, and their inputs."""
     for file in families.files(family):
         kinds = {kind.__name__: kind for kind in families.attention_of(file)}
-        wanted = set(kinds)
-        done: set[Any] = set()
+        missing = set(kinds)
+        configs_done: set[Any] = set()
         for kind in families.models_of(file):
-            if kind.config_class in done or (done and not wanted):
+            if kind.config_class in configs_done or (configs_done and not missing):
                 continue
             with suppress(Exception):
                 for part, inputs in runnable_parts(families.build_model(kind)):
                     has = {type(module).__name__ for module in part.modules()}
                     if kinds and not any(map(LOOKS_LIKE_ATTENTION.search, has)):
                         continue
-                    done.add(kind.config_class)
-                    wanted -= has
+                    configs_done.add(kind.config_class)
+                    missing -= has
                     yield part, inputs
-        for name in sorted(wanted):
+        for name in sorted(missing):
             for layer, call in families.build_layers(kinds[name], file):
-                given = randomise(getattr(call, "keywords", {}))
-                if can_run(layer, given):
-                    yield layer, given
+                layer_inputs = randomise(getattr(call, "keywords", {}))
+                if can_run(layer, layer_inputs):
+                    yield layer, layer_inputs
                     break
 
 
 def runnable_parts(model: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Yield the model, or those parts of it that run, and what they read."""
+    """Yield the model, or the parts of it that run, with their inputs."""
     names = {module: name for name, module in model.named_modules()}
     ran: list[str] = []
     for part in families.model_parts(model):
@@ -201,7 +201,7 @@ def can_run(module: nn.Module, inputs: dict[str, Any]) -> bool:
 
 
 def run_audit(model: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Report | None]:
-    """Return what the audit says in some words, and its report."""
+    """Return the audit's answer in some words, and its report."""
     start = time.process_time()
     report = None
     try:
@@ -216,15 +216,15 @@ def run_audit(model: Any, inputs: dict[str, Any]) -> tuple[dict[str, Any], Repor
         answer = {"is": "too long", "lines": [f"more than {SECONDS} s"]}
     except Exception as error:
         refused = isinstance(error, RuntimeError | ValueError)
-        own = refused and "/attnlib/" in traceback.extract_tb(error.__traceback__)[-1].filename
+        ours = refused and "/attnlib/" in traceback.extract_tb(error.__traceback__)[-1].filename
         line = error_line(type(error).__name__, error, 200)
-        answer = {"is": "refused" if own else "traceback", "lines": [line]}
+        answer = {"is": "refused" if ours else "traceback", "lines": [line]}
     return {**answer, "seconds": round(time.process_time() - start, 2)}, report
 
 
 @contextmanager
 def limit_time() -> Iterator[None]:
-    """Raise TimeoutError where what is inside takes too long."""
+    """Raise TimeoutError in the context after SECONDS of the processor."""
 
     def stop(*_: Any) -> None:
         raise TimeoutError
@@ -242,31 +242,31 @@ def limit_time() -> Iterator[None]:
 
 
 def audit_faults(places: list[Place], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the audit says of each fault that the family can have."""
+    """Return the audit's answer on each fault that the family can have."""
     answers: dict[str, Any] = {}
     if places:
-        answers["doubled"] = with_scale(places[-1], 2.0)
+        answers["doubled"] = audit_wrong_scale(places[-1], 2.0)
     for place in reversed(places):
         kind = type(place.module).__name__
         of_kind = [row for row in rows if row["kind"] == kind]
         times = {row["d"]: row["d"] ** -0.5 / row["scale"] for row in of_kind}
         if any(abs(factor - 1.0) > 5e-3 for factor in times.values()) and "1/√d" not in answers:
-            answers["1/√d"] = with_scale(place, times)
+            answers["1/√d"] = audit_wrong_scale(place, times)
         normed = of_kind and all("norm" in row and set(row["norm"]) != {"no"} for row in of_kind)
         if normed and "no norm" not in answers:
-            answers["no norm"] = without_norm(place)
+            answers["no norm"] = audit_without_norm(place)
     return answers
 
 
-def with_scale(place: Place, times: dict[int, float] | float) -> dict[str, Any]:
-    """Return what the audit says where one layer multiplies q·k by so much more, for each d."""
+def audit_wrong_scale(place: Place, times: dict[int, float] | float) -> dict[str, Any]:
+    """Audit the model while one layer multiplies q·k by so much more, for each d."""
     with multiply_scale(place.module, times) as by:
         answer, _ = run_audit(place.model, place.inputs)
     return add_layer(answer, place, by=by)
 
 
-def without_norm(place: Place) -> dict[str, Any]:
-    """Return what the audit says where one layer leaves out its norms of q and k."""
+def audit_without_norm(place: Place) -> dict[str, Any]:
+    """Audit the model while one layer leaves out its norms of q and k."""
     module = place.module
     norms = {name: part for name, part in module.named_children() if NORM.search(name)}
     if not norms:
@@ -282,112 +282,118 @@ def without_norm(place: Place) -> dict[str, Any]:
 
 
 def add_layer(answer: dict[str, Any], place: Place, **more: Any) -> dict[str, Any]:
-    """Return an answer with the layer and kind, and whether a finding names the layer."""
+    """Return the answer with the layer and its class, and whether a finding names the layer."""
     named = any(place.name in code for code in answer.get("codes", ()))
     kind = type(place.module).__name__
     return {**answer, "named": named, "layer": place.name, "kind": kind, **more}
 
 
 class AsItIs(nn.Module):
-    """Takes the place of a norm."""
+    """Takes the place of a norm, and returns its input."""
 
     def forward(self, x: Tensor, *_: Any, **__: Any) -> Tensor:
-        """Return what is given."""
+        """Return the input."""
         return x
 
 
 @contextmanager
 def multiply_scale(module: nn.Module, times: dict[int, float] | float) -> Iterator[list[str]]:
-    """While a module runs, multiply the scale that it hands over, or the logits of its softmax.
+    """Multiply the scale that a module hands over, or the logits of its softmax, while it runs.
 
-    Yields a list of where that was done, and by what.
+    Yields a list of the place where that was done, and the factor.
     """
     from transformers import AttentionInterface
 
     asks = "get_interface(" in inspect.getsource(type(module))
     running: list[bool] = []
-    done: list[str] = []
+    place_and_factor: list[str] = []
     hooks: list[Any] = [
         module.register_forward_pre_hook(lambda *_: running.append(True)),
         module.register_forward_hook(lambda *_: running.clear(), always_call=True),
     ]
     get = AttentionInterface.get_interface
 
-    def factor(where: str, d: int = 0) -> float:
+    def use_factor(where: str, d: int = 0) -> float:
+        """Note where the scale is multiplied, end the module's turn, and return the factor."""
         running.clear()
         by = times.get(d, next(iter(times.values()))) if isinstance(times, dict) else times
-        done[:] = [where, f"{by:.4g}"]
+        place_and_factor[:] = [where, f"{by:.4g}"]
         return by
 
-    def scaled(where: str, query: Tensor, own: float | None) -> float:
+    def wrong_scale(where: str, query: Tensor, own: float | None) -> float:
         d = query.shape[-1]
-        return (d**-0.5 if own is None else own) * factor(where, d)
+        return (d**-0.5 if own is None else own) * use_factor(where, d)
 
-    def interface(registry: Any, *names: Any, **named: Any) -> Any:
+    def get_scaled(registry: Any, *names: Any, **named: Any) -> Any:
+        """Return the registered function of attention, called with the wrong scale."""
         function = get(registry, *names, **named)
 
         def called(part: Any, query: Tensor, *args: Any, scaling: Any = None, **rest: Any) -> Any:
-            scaling = scaled("scaling", query, scaling)
+            scaling = wrong_scale("scaling", query, scaling)
             return function(part, query, *args, scaling=scaling, **rest)
 
         return called if running else function
 
-    def of_logits(softmax: Callable[..., Any]) -> Callable[..., Any]:
+    def scale_logits(softmax: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a softmax that multiplies logits first."""
+
         @wraps(softmax)  # modes go by its name
         def called(*args: Any, **named: Any) -> Any:
             logits, *others = args or (named.pop("input"),)
             axis = named.get("dim", others[0] if others else -1)
             written_out = running and not asks
             if written_out and logits.dim() > 2 and axis in (-1, logits.dim() - 1):
-                logits = torch.where(logits > HIDDEN, logits * factor("softmax"), logits)
+                logits = torch.where(logits > HIDDEN, logits * use_factor("softmax"), logits)
             return softmax(logits, *others, **named)
 
         return called
 
-    def of_fused(fused: Callable[..., Any]) -> Callable[..., Any]:
+    def scale_fused(fused: Callable[..., Any]) -> Callable[..., Any]:
+        """Return fused attention with the wrong scale."""
+
         @wraps(fused)
         def called(query: Tensor, *args: Any, scale: float | None = None, **named: Any) -> Any:
-            scale = scaled("fused", query, scale) if running else scale
+            scale = wrong_scale("fused", query, scale) if running else scale
             return fused(query, *args, scale=scale, **named)
 
         return called
 
     fused = functional.scaled_dot_product_attention
     patches: list[tuple[Any, str, Any]] = [
-        (AttentionInterface, "get_interface", interface),
-        *((owner, "softmax", of_logits(owner.softmax)) for owner in (torch, Tensor, functional)),
-        (functional, "scaled_dot_product_attention", of_fused(fused)),
+        (AttentionInterface, "get_interface", get_scaled),
+        *((owner, "softmax", scale_logits(owner.softmax)) for owner in (torch, Tensor, functional)),
+        (functional, "scaled_dot_product_attention", scale_fused(fused)),
     ]
     with ExitStack() as stack:
         for context in (*hooks, *(mock.patch.object(*patch) for patch in patches)):
             stack.enter_context(context)
-        yield done
+        yield place_and_factor
 
 
 def audit_in_process(family: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Audit a family in a process of its own, in limited time and memory."""
-    answers = in_process(10 * SECONDS, audit_family, family, rows)
+    answers = run_limited(10 * SECONDS, audit_family, family, rows)
     if isinstance(answers, str):
         answers = {"released": [{"is": "too long", "lines": [answers]}], "faults": {}}
     return {**answers, "commit": provenance.commit()}
 
 
-def record(part: str = "1/1", again: str = "") -> Record:
+def record_audits(part: str = "1/1", again: str = "") -> Record:
     """Record the families of a part, K of N, that are not recorded yet, and some once more.
 
-    Families that were done stay as they are when code has changed: each has the commit that it
-    was done with.
+    Families that are done stay as they are when code has changed: each has the commit that it was
+    done with.
     """
     number, parts = map(int, part.split("/"))
     rows = {entry.key["family"]: entry.result["rows"] for entry in load("census").entries}
     path = path_of(NAME)
-    done = load(path) if path.exists() else None
-    if done:
-        kept = [entry for entry in done.entries if entry.key["family"] not in again.split(",")]
-        made_before = {name: value for name, value in done.made.items() if name != "commit"}
-        done = done._replace(entries=tuple(kept), made=made_before)
-        save(path, done)
-    before = {entry.key["family"] for entry in done.entries} if done else set()
+    previous = load(path) if path.exists() else None
+    if previous:
+        kept = [entry for entry in previous.entries if entry.key["family"] not in again.split(",")]
+        made_before = {name: value for name, value in previous.made.items() if name != "commit"}
+        previous = previous._replace(entries=tuple(kept), made=made_before)
+        save(path, previous)
+    before = {entry.key["family"] for entry in previous.entries} if previous else set()
     wanted = [name for name in rows if rows[name]]
     made = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
     del made["commit"]

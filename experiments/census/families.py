@@ -32,35 +32,35 @@ Change = Callable[[Any], Settings]
 
 
 def names() -> list[str]:
-    """Return the folders of models that attend."""
+    """Return the families of transformers that attend: the names of their folders."""
     files = Path(models.__path__[0]).glob("*/modeling_*.py")
     return sorted({file.parent.name for file in files if ATTENDS.search(file.read_text("utf-8"))})
 
 
 def files(family: str) -> list[Any]:
-    """Return the modules of a family that have its models."""
+    """Return the modules of a family that define its models."""
     paths = sorted(Path(models.__path__[0], family).glob("modeling_*.py"))
     return [importlib.import_module(f"{models.__name__}.{family}.{path.stem}") for path in paths]
 
 
 @cache
-def source(file: str) -> dict[str, str]:
+def class_sources(file: str) -> dict[str, str]:
     """Return the text of each class in a file, by name."""
     parts = re.split(r"^class (\w+)", Path(file).read_text("utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def classes(file: Any, of: type) -> list[Any]:
-    """Return the classes of a file that are of a kind."""
-    return [kind for kind in vars(file).values() if isinstance(kind, type) and issubclass(kind, of)]
+def classes_of(file: Any, base: type) -> list[Any]:
+    """Return the classes in a file that derive from `base`."""
+    return [x for x in vars(file).values() if isinstance(x, type) and issubclass(x, base)]
 
 
 def attention_of(file: Any) -> list[type[nn.Module]]:
-    """Return the layers of a file that write attention out or ask the registry for it."""
-    text = source(file.__file__)
+    """Return the layers of a file that write attention out, or take it from the registry."""
+    text = class_sources(file.__file__)
     return [
         kind
-        for kind in classes(file, nn.Module)
+        for kind in classes_of(file, nn.Module)
         if not issubclass(kind, PreTrainedModel)
         and ATTENDS.search(text.get(kind.__name__, ""))
         and MULTIPLIES.search(text.get(kind.__name__, ""))
@@ -72,7 +72,7 @@ def models_of(file: Any) -> list[Any]:
     """Return a file's models, the plain ones first."""
     kinds = [
         kind
-        for kind in classes(file, PreTrainedModel)
+        for kind in classes_of(file, PreTrainedModel)
         if kind.__module__ == file.__name__
         and kind.config_class is not None
         and not kind.__name__.endswith("PreTrainedModel")
@@ -119,8 +119,8 @@ def other_size(config: Any) -> Settings:
 def yarn_settings(config: Any, **more: float) -> Settings:
     """Return settings with YaRN's longer context, where the model rotates."""
     rotary = getattr(config, "rope_parameters", None) or {}
-    kept = {k: rotary[k] for k in ("rope_theta", "partial_rotary_factor") if k in rotary}
-    return {"rope_parameters": {**TABLE["yarn"], **kept, **more}} if "rope_theta" in rotary else {}
+    rope = {k: rotary[k] for k in ("rope_theta", "partial_rotary_factor") if k in rotary}
+    return {"rope_parameters": {**TABLE["yarn"], **rope, **more}} if "rope_theta" in rotary else {}
 
 
 def early_settings(config: Any) -> Settings:
@@ -129,7 +129,7 @@ def early_settings(config: Any) -> Settings:
 
 
 def change_all(change: Change, config: Any) -> Settings:
-    """Return the settings that a change gives, and those that it gives in parts."""
+    """Return the settings of a change for a configuration, and for each configuration within it."""
     settings = change(config)
     for name in getattr(config, "sub_configs", {}):
         part = getattr(config, name, None)
@@ -139,7 +139,7 @@ def change_all(change: Change, config: Any) -> Settings:
 
 
 def build_model(kind: Any, change: Change = no_settings) -> Any:
-    """Return a new model of a class, its configuration changed; small if that can be."""
+    """Return a new model of a class, its configuration changed; small if possible."""
     for size in (small_settings, no_settings):
 
         def all_of(config: Any, size: Change = size) -> Settings:
@@ -157,18 +157,18 @@ def build_model(kind: Any, change: Change = no_settings) -> Any:
 
 
 def model_parts(model: nn.Module) -> list[Any]:
-    """Return the model, and those of its parts that are models."""
+    """Return the model, and its parts that are models too."""
     return [part for part in model.modules() if isinstance(part, PreTrainedModel)]
 
 
 def inputs(model: Any) -> Iterator[dict[str, Tensor]]:
-    """Yield what the model may want to read, the likeliest first."""
+    """Yield possible inputs of the model, the likeliest first."""
 
     def setting(*names: str, otherwise: Any) -> Any:
         values = (getattr(model.config, name, None) for name in names)
         return next(filter(None, values), otherwise)
 
-    wanted = inspect.signature(model.forward).parameters
+    parameters = inspect.signature(model.forward).parameters
     most = min(max(setting("vocab_size", otherwise=90), 7), 90)
     ids = torch.randint(5, most, (1, TOKENS), generator=torch.Generator().manual_seed(1))
     size = setting("image_size", otherwise=224)
@@ -187,20 +187,20 @@ def inputs(model: Any) -> Iterator[dict[str, Tensor]]:
         "inputs_embeds": [(1, TOKENS, width)],
         "hidden_states": [(1, TOKENS, width), (TOKENS, width)],
     }
-    both = {"decoder_input_ids": ids} if "decoder_input_ids" in wanted else {}
-    known = [name for name in shapes if name in wanted]
+    decoder = {"decoder_input_ids": ids} if "decoder_input_ids" in parameters else {}
+    known = [name for name in shapes if name in parameters]
     for name in sorted(known, key=lambda name: name != model.main_input_name):
         for shape in shapes[name]:
-            given = {name: ids if name == "input_ids" else torch.zeros(shape), **both}
-            if name == "input_ids" and "position_ids" in wanted:
-                yield {**given, "position_ids": torch.tensor([PLACES])}
-            yield given
+            tensors = {name: ids if name == "input_ids" else torch.zeros(shape), **decoder}
+            if name == "input_ids" and "position_ids" in parameters:
+                yield {**tensors, "position_ids": torch.tensor([PLACES])}
+            yield tensors
     if "pixel_values" in known and "input_ids" in known:
-        yield {"input_ids": ids, "pixel_values": torch.zeros(1, *picture), **both}
+        yield {"input_ids": ids, "pixel_values": torch.zeros(1, *picture), **decoder}
 
 
 def build_layers(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, Callable[[], Any]]]:
-    """Yield a layer of attention by itself, and what runs it on tokens, each way that is made."""
+    """Yield layers of attention by themselves, each with a call on tokens, as they can be built."""
     of_models = models_of(file)
     configs: list[Any] = []
     for name in dict.fromkeys(model.config_class for model in of_models):
@@ -215,11 +215,11 @@ def build_layers(kind: type[nn.Module], file: Any) -> Iterator[tuple[nn.Module, 
                 initialise(layer, of_models[0], config)
         except Exception:
             continue
-        yield from ((layer, partial(layer, **given)) for given in tokens(layer, config))
+        yield from ((layer, partial(layer, **kwargs)) for kwargs in layer_inputs(layer, config))
 
 
 def initialise(layer: nn.Module, kind: Any, config: Any) -> None:
-    """Give a layer the weights that it starts with in a model of a class."""
+    """Give a layer the initial weights that it has in a model of a class."""
     model = kind.__new__(kind)
     nn.Module.__init__(model)
     model.config = config
@@ -227,8 +227,8 @@ def initialise(layer: nn.Module, kind: Any, config: Any) -> None:
         model._init_weights(module)
 
 
-def tokens(layer: nn.Module, config: Any) -> Iterator[dict[str, Any]]:
-    """Yield what a layer of attention may want to read."""
+def layer_inputs(layer: nn.Module, config: Any) -> Iterator[dict[str, Any]]:
+    """Yield possible inputs of a layer of attention."""
     first = next((weight for weight in layer.parameters() if weight.dim() == 2), None)
     width = getattr(config, "hidden_size", 64) if first is None else first.shape[1]
     d = getattr(layer, "head_dim", None) or getattr(config, "head_dim", None) or 64
@@ -246,6 +246,6 @@ def tokens(layer: nn.Module, config: Any) -> Iterator[dict[str, Any]]:
         {"attention_mask": None},
         {"position_embeddings": flat, "cu_seqlens": torch.tensor([0, TOKENS])},
     ):
-        given = {name: value for name, value in named.items() if name in takes}
-        x = torch.zeros(TOKENS, width) if "cu_seqlens" in given else torch.zeros(1, TOKENS, width)
-        yield {read: x} | {name: None if "mask" in name else x for name in others} | given
+        kwargs = {name: value for name, value in named.items() if name in takes}
+        x = torch.zeros(TOKENS, width) if "cu_seqlens" in kwargs else torch.zeros(1, TOKENS, width)
+        yield {read: x} | {name: None if "mask" in name else x for name in others} | kwargs

@@ -1,7 +1,7 @@
-"""Write what the census says is meant, for the audit: `python -m experiments.census.meant`.
+"""Write the intended scales by the census, for the audit: `python -m experiments.census.meant`.
 
-A class of attention has a rule where what the census measured in each of its layers is one of a
-few simple ones. A scale that is learned has none.
+A class of attention has a rule if one of a few simple rules fits all its layers in the census. A
+learned scale has none.
 """
 
 import math
@@ -18,37 +18,37 @@ PATH = Path(attnlib.auditing.__file__).with_name("meant.toml")
 RULES = {"1/√d": (1.0, -0.5), "1": (1.0, 0.0), "1/d": (1.0, -1.0), "1/√(d/2)": (2**0.5, -0.5)}
 """The factor and the power of d."""
 LEARNED = ("scaling", "logit_scale", "per_dim_scale", "q_l2_clip.scale", "cls_token")
-"""How parameters end that multiply q·k."""
+"""Endings of the names of parameters that multiply q·k."""
 SAME = 2e-3
 T = TypeVar("T")
 
 
-def by_class(census: Record, of: Callable[[str, dict[str, Any]], T]) -> dict[str, list[T]]:
-    """Return what is found of each row, from its family and the row, by class of attention."""
-    found: dict[str, list[T]] = {}
+def group_by_class(census: Record, of: Callable[[str, dict[str, Any]], T]) -> dict[str, list[T]]:
+    """Return `of` each row's family and the row, grouped by class of attention."""
+    groups: dict[str, list[T]] = {}
     for entry in census.entries:
         for row in entry.result["rows"]:
-            found.setdefault(row["kind"], []).append(of(entry.key["family"], row))
-    return dict(sorted(found.items()))
+            groups.setdefault(row["kind"], []).append(of(entry.key["family"], row))
+    return dict(sorted(groups.items()))
 
 
-def classes(census: Record) -> dict[str, list[str]]:
+def classes_by_rule(census: Record) -> dict[str, list[str]]:
     """Return the classes of attention that follow each rule."""
     names: dict[str, list[str]] = {rule: [] for rule in RULES}
-    for kind, rules in by_class(census, followed).items():
+    for kind, rules in group_by_class(census, rules_of_row).items():
         if common := set.intersection(*rules):
             names[min(common, key=list(RULES).index)].append(kind)
     return names
 
 
-def normed(census: Record) -> list[str]:
-    """Return the classes of attention that normalise q and k in all that was measured of them."""
-    by_kind = by_class(census, lambda _, row: "no" not in row.get("norm", ["no"]))
+def normed_classes(census: Record) -> list[str]:
+    """Return the classes of attention that normalise q and k in all their rows."""
+    by_kind = group_by_class(census, lambda _, row: "no" not in row.get("norm", ["no"]))
     return [kind for kind, each in by_kind.items() if all(each)]
 
 
-def followed(family: str, row: dict[str, Any]) -> set[str]:
-    """Return the rules that a row of the census follows, the rotation of its family aside."""
+def rules_of_row(family: str, row: dict[str, Any]) -> set[str]:
+    """Return the rules that a row of the census follows, if need be with the family's rotation."""
     if any(name.endswith(LEARNED) for name in row["parameters"]):
         return set()
     fits = {rule for rule in RULES if follows(rule, row, 1.0)}
@@ -58,13 +58,13 @@ def followed(family: str, row: dict[str, Any]) -> set[str]:
 def follows(rule: str, row: dict[str, Any], rotated: float) -> bool:
     """Return whether a row follows a rule."""
     factor, power = RULES[rule]
-    value = rotated * factor * row["d"] ** power
-    grows = row.get("power", power)
-    return math.isclose(row["scale"], value, rel_tol=SAME) and abs(grows - power) < 0.01
+    expected = rotated * factor * row["d"] ** power
+    measured = row.get("power", power)
+    return math.isclose(row["scale"], expected, rel_tol=SAME) and abs(measured - power) < 0.01
 
 
 def default_rotation(family: str) -> float:
-    """Return what the rotation of a family's default configuration multiplies q·k by."""
+    """Return the factor on q·k of the rotation in a family's default configuration."""
     from transformers import AutoConfig
 
     try:
@@ -73,8 +73,8 @@ def default_rotation(family: str) -> float:
         return 1.0
 
 
-def written() -> str:
-    """Return the text of the file."""
+def toml_text() -> str:
+    """Return the text of meant.toml."""
     census = load("census")
     lines = [
         "# What multiplies q·k in classes of attention of transformers, d being the head size.",
@@ -82,9 +82,9 @@ def written() -> str:
         "# learned, or no simple one, are not here.",
         f'transformers = "{census.made["transformers"]}"',
         "# Classes that normalise q and k in every layer.",
-        f'normed = """\n{textwrap.fill(" ".join(normed(census)), 98)}"""',
+        f'normed = """\n{textwrap.fill(" ".join(normed_classes(census)), 98)}"""',
     ]
-    for rule, names in classes(census).items():
+    for rule, names in classes_by_rule(census).items():
         factor, power = RULES[rule]
         lines += ["", "[[rules]]", f'is = "{rule}"', f"factor = {factor!r}", f"power = {power}"]
         lines += [f'classes = """\n{textwrap.fill(" ".join(names), 98)}"""']
@@ -92,4 +92,4 @@ def written() -> str:
 
 
 if __name__ == "__main__":
-    PATH.write_text(written(), encoding="utf-8")
+    PATH.write_text(toml_text(), encoding="utf-8")

@@ -1,10 +1,10 @@
-"""What multiplies q·k in a model that runs: measured between its projections and its softmax.
+"""Measure the factor on q·k in a running model, between its projections and its softmax.
 
-Weights do not matter to the scale, so none is used. Each product with a weight gives numbers ±1 in
-its place: what a projection gives then has root mean square 1 exactly, in every head, and a model
-of any width takes no memory. Of each softmax the products of activations are found that its
-argument depends on, by differentiation: the derivative is what multiplies q·k after the product,
-and the lengths of q and k tell what multiplied them before it.
+Weights do not matter to the scale, so none is used. Each product with a weight is replaced by
+numbers ±1: a projection's output then has root mean square 1 exactly, in every head, and a model of
+any width takes no memory. For each softmax the products of activations on which its argument
+depends are found by differentiation. The derivative is the factor on q·k after the product, and the
+lengths of q and k give the factor before it.
 """
 
 import math
@@ -40,10 +40,10 @@ Row = dict[str, Any]
 
 
 class Weightless(Mode):
-    """While a model is made: big weights take no memory, and nothing is written into them."""
+    """A mode in which a model is made whose big weights take no memory, and are not written."""
 
     def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return one number as a big tensor; do nothing in place on a big weight."""
+        """Return one number as a big tensor; leave big weights as they are."""
         name = getattr(func, "__name__", "")
         if func in FACTORIES:
             sizes = kwargs.get("size", args[0] if args and not isinstance(args[0], int) else args)
@@ -58,7 +58,7 @@ class Weightless(Mode):
 
 
 class Product(NamedTuple):
-    """A product of activations that may be one of q and k."""
+    """A product of activations that may be q·k."""
 
     added: Tensor
     """Zeros that were added to it, by which the softmax's argument is differentiated."""
@@ -77,7 +77,7 @@ class Product(NamedTuple):
         return float(median_slope(slope) * self.factor * lengths * self.d**0.5)
 
     def row_factors(self, slope: Tensor) -> list[float] | None:
-        """Return what multiplies q·k in each row of the first head, keys being of one length."""
+        """Return the factor on q·k in each row of the first head, as if keys had one length."""
         if not self.in_order:
             return None
         factors = [median_slope(row) for row in slope.flatten(0, -3)[0]]
@@ -85,7 +85,7 @@ class Product(NamedTuple):
         return [factor * float(length) for factor, length in zip(factors, lengths, strict=True)]
 
     def head_spread(self) -> list[float] | None:
-        """Return the largest over the smallest root mean square of q and of k over the heads."""
+        """Return for q and k the largest root mean square of a head over the smallest."""
         if not self.in_order:
             return None
         sizes = [x.double().square().mean((-2, -1)).sqrt() for x in (self.q, self.k)]
@@ -93,13 +93,13 @@ class Product(NamedTuple):
 
 
 class WithoutWeights(Mode):
-    """A mode in which `projected` says what a product with a weight gives."""
+    """A mode in which `projected` replaces the product with a weight."""
 
     weights: set[int]
     """Where the numbers of the weights are."""
 
     def replace_product(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what stands for a product with a weight; None for all else."""
+        """Return the replacement of a product with a weight; None for all else."""
         name = getattr(func, "__name__", "")
         if "grouped_mm" in name:
             return self.projected(args[0], (*args[0].shape[:-1], args[1].shape[-1]), args[1])
@@ -122,15 +122,15 @@ class WithoutWeights(Mode):
         )
 
     def projected(self, given: Tensor | None, shape: Any, weight: Any) -> Tensor:
-        """Return what stands for the product of `given` and a weight."""
+        """Return the replacement of the product of `given` and a weight."""
         raise NotImplementedError
 
 
 class Watched(ModuleTracker, WithoutWeights):
-    """A mode that finds what multiplies q·k in each softmax of a model.
+    """A mode that measures the factor on q·k in each softmax of a model.
 
-    Projections give signs, or with `other` signs whose size grows over the features, and then a
-    large number is added to each q·k: that shows norms and caps.
+    Projections give signs. With `other` the signs grow in size over the features, and a large
+    number is added to each q·k: that shows norms and caps.
     """
 
     def __init__(self, model: nn.Module, other: bool = False) -> None:
@@ -145,7 +145,7 @@ class Watched(ModuleTracker, WithoutWeights):
         self.found: dict[tuple[str, int], Row] = {}
 
     def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what stands for the function's result."""
+        """Return the function's result, or its replacement."""
         name = getattr(func, "__name__", "")
         if func is MULTI_HEAD:
             with self:
@@ -167,7 +167,7 @@ class Watched(ModuleTracker, WithoutWeights):
         return result
 
     def projected(self, given: Tensor | None, shape: Any, _: Any = None) -> Tensor:
-        """Return ±1 in the place of what a projection gives; see whether a gate came before."""
+        """Return ±1 in place of a projection's output; note whether a gate came before."""
         if given is not None and self.last and "v" in self.last[0]:
             on_values, *on_gates = derivatives_by(given, [self.last[1], *self.sigmoids])
             if on_values is not None:
@@ -189,8 +189,8 @@ class Watched(ModuleTracker, WithoutWeights):
                 row["v"] = result.shape[-1]
                 self.last = row, zeros_for_gradient(result)
                 return result + self.last[1]
-        given = (*args, *kwargs.values())
-        flat = [value for part in given for value in (part if isinstance(part, list) else [part])]
+        inputs = (*args, *kwargs.values())
+        flat = [value for part in inputs for value in (part if isinstance(part, list) else [part])]
         q, k = [value.detach() for value in flat if isinstance(value, Tensor)][-2:]
         of_letters = name == "einsum"
         d = summed_size(name, args, [q, k]) or q.shape[-1]
@@ -201,7 +201,7 @@ class Watched(ModuleTracker, WithoutWeights):
         return result + added
 
     def softmax(self, logits: Any, result: Tensor) -> Tensor:
-        """Find the products that the logits depend on, and measure what came between."""
+        """Find the products on which the logits depend, and measure the factor on each."""
         slopes = derivatives_by(logits, [product.added for product in self.products])
         used = [
             (product, slope)
@@ -219,22 +219,22 @@ class Watched(ModuleTracker, WithoutWeights):
         kind: Any = type(module)
         row = measure_logits(logits, used) | {
             "kind": kind.__name__,
-            "where": where(kind),
-            "parameters": self.read_by(logits),
+            "where": place_of(kind),
+            "parameters": self.parameters_of(logits),
         }
         self.found[self.count_call(module)] = row
         self.last = row, zeros_for_gradient(result)
         return result + self.last[1]
 
-    def read_by(self, logits: Tensor) -> list[str]:
-        """Return the last two parts of the names of the parameters that logits depend on."""
+    def parameters_of(self, logits: Tensor) -> list[str]:
+        """Return the last two parts of the names of the parameters on which the logits depend."""
         slopes = derivatives_by(logits, list(self.parameters.values()))
         names = (name for name, s in zip(self.parameters, slopes, strict=True) if s is not None)
         return sorted({".".join(name.split(".")[-2:]) for name in names})
 
 
 def measure_logits(logits: Tensor, terms: list[tuple[Product, Tensor]]) -> Row:
-    """Return what products, and the derivatives of the logits by them, say of the logits."""
+    """Return a row from the products in the logits, and the derivatives of the logits by them."""
     alphas = [product.alpha(slope) for product, slope in terms]
     largest = max(range(len(terms)), key=alphas.__getitem__)
     product, slope = terms[largest]
@@ -265,45 +265,45 @@ def plain_attention(
     return scores.softmax(-1) @ value
 
 
-def on_meta(value: Any) -> Any:
-    """Return a tensor that has a shape only, and all else as it is."""
-    return value.to("meta") if isinstance(value, Tensor) else value
+def on_meta(argument: Any) -> Any:
+    """Return a tensor without its numbers, and all else as it is."""
+    return argument.to("meta") if isinstance(argument, Tensor) else argument
 
 
 def zeros_for_gradient(result: Tensor) -> Tensor:
-    """Return zeros to add to a result, so that what depends on it can be found."""
+    """Return zeros to add to a result, by which whatever depends on it can be differentiated."""
     return torch.zeros_like(result, requires_grad=True)
 
 
 def derivatives_by(result: Tensor, on: list[Tensor]) -> list[Tensor | None]:
-    """Return the derivatives of the sum of a tensor by those that it depends on, else None."""
+    """Return the derivatives of a tensor's sum by others, None for those without influence."""
     derivatives: list[Tensor | None] = [None] * len(on)
-    wanted = [i for i, tensor in enumerate(on) if tensor.requires_grad]
-    if not wanted or not result.requires_grad:
+    differentiable = [i for i, tensor in enumerate(on) if tensor.requires_grad]
+    if not differentiable or not result.requires_grad:
         return derivatives
     total = result.double().where(result > HIDDEN, 0.0).sum()
     slopes = torch.autograd.grad(
-        total, [on[i] for i in wanted], allow_unused=True, retain_graph=True
+        total, [on[i] for i in differentiable], allow_unused=True, retain_graph=True
     )
-    for i, slope in zip(wanted, slopes, strict=True):
+    for i, slope in zip(differentiable, slopes, strict=True):
         derivatives[i] = slope
     return derivatives
 
 
 def rms(x: Tensor) -> float:
-    """Return the root mean square of the vectors that are not 0: those are padding."""
+    """Return the root mean square of the vectors that are not 0, which is padding."""
     x = x.double()
     nonzero = (x != 0).any(-1, keepdim=True).expand_as(x)
     return math.sqrt(x.square().sum() / nonzero.sum().clamp(min=1))
 
 
 def median_slope(slope: Tensor) -> float:
-    """Return the middle of the slopes that are not 0, as they are where a key is hidden."""
+    """Return the median size of the slopes that are not 0, as they are for hidden keys."""
     return float(slope[slope != 0].double().abs().median()) if (slope != 0).any() else 0.0
 
 
 @cache
-def where(kind: Any) -> str:
+def place_of(kind: Any) -> str:
     """Return the folder and file of a class, and its line."""
     path = Path(str(sys.modules[kind.__module__].__file__))
     text = path.read_text("utf-8")
@@ -311,8 +311,8 @@ def where(kind: Any) -> str:
     return f"{path.parent.name}/{path.name}:{line}"
 
 
-def run(model: nn.Module, call: Callable[[], object], other: bool = False) -> dict[Any, Row]:
-    """Return what is found of each softmax in one run."""
+def measure(model: nn.Module, call: Callable[[], object], other: bool = False) -> dict[Any, Row]:
+    """Run a model, and return a row for each softmax."""
     watched = Watched(model, other)
     with watched.at_work(), torch.enable_grad():
         call()

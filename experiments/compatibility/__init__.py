@@ -12,7 +12,7 @@ places, which are mended: a model that writes attention out, made with the name 
 its mask in silence (Bloom); one that does so in some of its layers was changed in the others only
 (LongT5); and advice to use sdpa was given to models that refuse it (Gemma 2, GPT-OSS, GPT-J).
 
-Here are the models, what they read, and attention by hand; `cells` has what is tried.
+Here are the models, their inputs, and attention by hand; `cells` tries the tools.
 """
 
 import tomllib
@@ -28,7 +28,7 @@ from attnlib.policies import POLICIES
 
 SEED = 0
 LENGTH, PADDED = 12, 7
-"""Tokens of a sequence, and how many of the second are padding."""
+"""Tokens of a sequence, and the padding in the second one."""
 
 TABLES = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))
 SMALL, DECODERS, ENCODERS, BOTH = (TABLES[kind] for kind in ("all", "decoders", "encoders", "both"))
@@ -37,18 +37,18 @@ MORE: dict[str, dict[str, Any]] = TABLES["more"]
 SEE = ("ViT", *(family for family, told in MORE.items() if "image_size" in told))
 HEAR = tuple(family for family, told in MORE.items() if "conv_dim" in told)
 SAMPLES = {LENGTH: 200, LENGTH - PADDED: 84}
-"""Of a sound, for so many tokens."""
+"""Samples of a sound, by its number of tokens."""
 
 
 def tiny(family: str, attention: str = "eager", *, head: bool = False, **options: Any) -> Any:
-    """Return the small model of a family, with its language head where it has one and is to."""
+    """Return the small model of a family; with `head` its language model, if there is one."""
     import transformers
 
     torch.manual_seed(SEED)
-    own = {**FAMILIES, **MORE}[family]
-    family = own.get("of", family)
-    settings = {**SMALL, **own, **options}
-    for name in ("of", "lacks", *own.get("lacks", ())):
+    family_settings = {**FAMILIES, **MORE}[family]
+    family = family_settings.get("of", family)
+    settings = {**SMALL, **family_settings, **options}
+    for name in ("of", "lacks", *family_settings.get("lacks", ())):
         settings.pop(name, None)
     config = getattr(transformers, f"{family}Config")(**settings)
     kind, stem = f"{family}Model", family.removesuffix("Text")
@@ -61,13 +61,13 @@ def tiny(family: str, attention: str = "eager", *, head: bool = False, **options
 
 
 def tokens(rows: int = 2) -> Tensor:
-    """Return sequences of tokens."""
+    """Return sequences of random tokens, (rows, LENGTH)."""
     generator = torch.Generator().manual_seed(SEED + 1)
     return torch.randint(3, SMALL["vocab_size"], (rows, LENGTH), generator=generator)
 
 
 def mask(padded: bool | str) -> Tensor:
-    """Return which tokens are there; the others are on the left, or on the right ("right")."""
+    """Return 1 for tokens that are present, 0 for padding: left, or right if "right"."""
     present = torch.ones(2, LENGTH, dtype=torch.long)
     if padded == "right":
         present[1, -PADDED:] = 0
@@ -77,7 +77,7 @@ def mask(padded: bool | str) -> Tensor:
 
 
 def given(family: str, padded: bool | str) -> dict[str, Tensor]:
-    """Return what the family's model is called with."""
+    """Return the inputs of the family's model."""
     generator = torch.Generator().manual_seed(SEED + 2)
     if family in SEE:
         return {"pixel_values": torch.randn(2, 1, 12, 12, generator=generator)}
@@ -95,7 +95,7 @@ def given(family: str, padded: bool | str) -> dict[str, Tensor]:
 
 
 def supports(family: str, situation: str) -> bool:
-    """Return whether models of the family do that at all."""
+    """Return whether models of the family can run in the situation at all."""
     if situation == "generation":
         return family not in ENCODERS
     if "padding" not in situation:
@@ -108,7 +108,7 @@ def supports(family: str, situation: str) -> bool:
 POLICY, FACTOR = "ssmax", 1.5
 
 Rule = Callable[[float, Tensor, int], Tensor | float]
-"""From the model's own scale, the number of keys of each query and d to the scale."""
+"""From the model's own scale, the number of keys of each query, and d to the new scale."""
 
 RULES: dict[str, Rule] = {
     "own": lambda own, n, d: own,
@@ -162,23 +162,23 @@ class ByHand:
     def table(
         self, model: nn.Module, present: Tensor | None
     ) -> dict[tuple[str, int, int], dict[str, float]]:
-        """Return columns of the probe's report by layer, call and head.
+        """Return columns of the probe's report, by layer, call and head.
 
-        Of the rows that see two keys or more, and are of tokens that are `present`.
+        Of the rows that see two keys or more, and whose tokens are `present`.
         """
         names = {module: name for name, module in model.named_modules()}
         config: Any = model.config
         encodes = config.is_encoder_decoder
         lines = {}
         for (module, call), (s, p) in self.calls.items():
-            seen = s > -torch.inf
-            n = seen.sum(-1)
+            visible = s > -torch.inf
+            n = visible.sum(-1)
             rows = n >= 2
             decodes = encodes and "decoder." in names[module]
             if present is not None and not decodes:
                 rows &= present[:, None, : s.shape[2]].bool()
-            mean = torch.where(seen, s, 0.0).sum(-1) / n
-            squares = torch.where(seen, s - mean[..., None], 0.0).square().sum(-1)
+            mean = torch.where(visible, s, 0.0).sum(-1) / n
+            squares = torch.where(visible, s - mean[..., None], 0.0).square().sum(-1)
             columns: dict[str, Tensor] = {
                 "keys": n,
                 "alpha": squares / (n - 1),
@@ -197,17 +197,17 @@ class ByHand:
 
 @contextmanager
 def by_hand(model: Any, rule: str) -> Iterator[ByHand]:
-    """Put attention by hand into the place of the model's own, where the model lets one set it."""
+    """Put attention by hand in place of the model's own, if the model lets one set it."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    hand, own = ByHand(RULES[rule]), model.config._attn_implementation
+    hand, usual = ByHand(RULES[rule]), model.config._attn_implementation
     AttentionInterface.register("by-hand", hand)
     AttentionMaskInterface.register("by-hand", sdpa_mask)
     try:
         model.set_attn_implementation("by-hand")
         yield hand
     finally:
-        model.set_attn_implementation(own)
+        model.set_attn_implementation(usual)
         del AttentionInterface._global_mapping["by-hand"]
         del AttentionMaskInterface._global_mapping["by-hand"]

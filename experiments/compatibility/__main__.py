@@ -18,8 +18,8 @@ PAGE = Path(__file__).parents[2] / "chapters" / "compatibility.md"
 Cells = dict[tuple[str, str, str], dict[str, str]]
 
 
-def read(record: Record) -> Cells:
-    """Return the answer for each family, column and tool."""
+def answers_by_cell(record: Record) -> Cells:
+    """Return the answer of each cell: of a family, a column and a tool."""
     return {
         (entry.key["family"], *place.rsplit(" ", 1)): {
             key: answer[key] for key in answer if key != "of"
@@ -32,14 +32,14 @@ def read(record: Record) -> Cells:
 
 def page(record: Record) -> str:
     """Return the page that shows a record."""
-    answers = read(record)
+    answers = answers_by_cell(record)
     letters: dict[str, str] = {}
     tables = {
         "plain": (FAMILIES, cells.IMPLEMENTATIONS),
         "others": (FAMILIES, cells.SITUATIONS),
         "fewer": (MORE, cells.FEWER),
     }
-    shown = {name: "".join(table(answers, letters, *of)) for name, of in tables.items()}
+    shown = {name: "".join(table_lines(answers, letters, *of)) for name, of in tables.items()}
     kinds = Counter(answer["is"] for answer in answers.values())
     template = Path(__file__).with_name("page.md").read_text("utf-8")
     return template.format(
@@ -49,15 +49,15 @@ def page(record: Record) -> str:
         families=len(FAMILIES),
         all=len(FAMILIES) + len(MORE),
         tries=len(answers) - kinds[cells.NONE],
-        packages="".join(packages.table(load("packages"))),
+        packages="".join(packages.table_lines(load("packages"))),
         notes="".join(f"- {letter}: {line}\n" for line, letter in letters.items()),
     )
 
 
-def table(
+def table_lines(
     answers: Cells, letters: dict[str, str], families: Iterable[str], columns: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the lines of a table, and put its refusals among the letters."""
+    """Yield the lines of a table, and add its refusals to the letters."""
     yield f"| family | {' | '.join(columns)} |\n"
     yield f"|---|{'---|' * len(columns)}\n"
     for family in families:
@@ -69,14 +69,14 @@ def table(
 
 
 def mark(answer: dict[str, str], letters: dict[str, str]) -> str:
-    """Return the mark of a cell; a line that is new gets a letter."""
+    """Return the mark of a cell; a new line of refusal gets a letter."""
     if answer["is"] != cells.REFUSED:
         return {cells.RIGHT: "✓", cells.NONE: "–", cells.WRONG: "✗"}[answer["is"]]
-    return letters.setdefault(shown(answer["line"]), ascii_lowercase[len(letters)])
+    return letters.setdefault(general_line(answer["line"]), ascii_lowercase[len(letters)])
 
 
-def shown(line: str) -> str:
-    """Return a line with … for what is the model's in it."""
+def general_line(line: str) -> str:
+    """Return a line of refusal with … for the model's own names."""
     line = re.sub(r"(attention in )\w+\. (\S+ \(\w+\).*? ran)", r"\1…. … ran", line)
     line = re.sub(r"(attention in )\w+\.", r"\1….", line)
     line = re.sub(r"\w+(?= writes its softmax out)", "…", line)

@@ -1,4 +1,4 @@
-"""What a tool does with a family in a situation: right, refused in a line, or wrong."""
+"""A cell of the table: a tool on a family in a situation is right, refused in a line, or wrong."""
 
 import logging
 import re
@@ -32,14 +32,14 @@ FEWER = ("as it is", *PADDED)
 """The columns of the families that are not tried in all of them."""
 
 
-def whole(model: Any, family: str, padded: bool | str = False) -> Tensor:
-    """Return the output of the tokens that are there."""
+def outputs(model: Any, family: str, padded: bool | str = False) -> Tensor:
+    """Return the output at the tokens that are present."""
     output: Tensor = model(**given(family, padded))[0]
     return output[mask(padded).bool()] if padded and family not in compatibility.BOTH else output
 
 
-def generated(model: Any, family: str, use_cache: bool = True) -> Tensor:
-    """Return the logits of a text that is continued, with padding where there can be some."""
+def generated_logits(model: Any, family: str, use_cache: bool = True) -> Tensor:
+    """Return the logits of a text that is continued, with padding."""
     inputs = given(family, True)
     inputs.pop("decoder_input_ids", None)
     options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "num_beams": 1}
@@ -48,34 +48,37 @@ def generated(model: Any, family: str, use_cache: bool = True) -> Tensor:
     return torch.stack(output.logits, 1)
 
 
-def compiled(model: Any, family: str) -> Tensor:
-    """Return the output of the model as one that is compiled computes it."""
+def compiled_output(model: Any, family: str) -> Tensor:
+    """Return the output of the compiled model."""
     torch._dynamo.reset()
-    return whole(torch.compile(model, backend="aot_eager"), family, supports(family, "padding"))
+    return outputs(torch.compile(model, backend="aot_eager"), family, supports(family, "padding"))
 
 
 Run = Callable[[Any, str], Tensor]
 
 RUNS: dict[str, tuple[Run, Run]] = {
-    **dict.fromkeys((*IMPLEMENTATIONS, FEWER[0]), (whole, whole)),
-    "padding": (partial(whole, padded=True),) * 2,
-    "right padding": (partial(whole, padded="right"),) * 2,
-    "generation": (generated, partial(generated, use_cache=False)),
-    "compile": (compiled, lambda model, family: whole(model, family, supports(family, "padding"))),
+    **dict.fromkeys((*IMPLEMENTATIONS, FEWER[0]), (outputs, outputs)),
+    "padding": (partial(outputs, padded=True),) * 2,
+    "right padding": (partial(outputs, padded="right"),) * 2,
+    "generation": (generated_logits, partial(generated_logits, use_cache=False)),
+    "compile": (
+        compiled_output,
+        lambda model, family: outputs(model, family, supports(family, "padding")),
+    ),
 }
-"""How a column is run with a tool, and how by hand."""
+"""The run of a column with a tool, and by hand."""
 
 TOLERANCE = 2e-3
-"""Of the size of the change that the tool makes, and relative, of what the probe finds."""
+"""Relative: to the change that the tool makes, or to the numbers of the probe."""
 
 REFUSED, RIGHT, WRONG, NONE = "refused", "right", "wrong", "not there"
 
 REFUSALS = re.compile("has changed nothing|not measured|their scale stays|does not support setting")
-"""In the lines in which the tools, and transformers, say what they do not do."""
+"""Words in which the tools, and transformers, refuse."""
 
 
 def cell(family: str, column: str, tool: str) -> dict[str, str]:
-    """Return what a tool does with a family in a column, and the line in which it refuses."""
+    """Try a tool on a family in a column; return the answer, with the line if it refuses."""
     if not supports(family, column):
         return {"is": NONE}
     stance = "force_eager" if column == "flex_attention" else "default"  # or it compiles
@@ -115,32 +118,32 @@ class Case:
 
     @cached_property
     def model(self) -> Any:
-        """The model."""
+        """Return the model, with the implementation of attention of the column."""
         attention = self.column if self.column in IMPLEMENTATIONS else implementation(self.family)
         return tiny(self.family, attention, head=self.column == "generation")
 
     def run(self) -> Tensor:
-        """Run the model as the column has it."""
+        """Run the model in the situation of the column, and return its output."""
         return RUNS[self.column][0](self.model, self.family)
 
     def relative_distance(self, output: Tensor, rule: str) -> float:
-        """Return how far a result is from that by hand, in units of the change that was wanted."""
+        """Return the distance of an output from that by hand, over the change by the rule."""
         run = RUNS[self.column][1]
-        own = run(self.model, self.family)
+        unchanged = run(self.model, self.family)
         with by_hand(self.model, rule):
-            wanted = run(self.model, self.family)
-        change = (wanted - own).double().norm().item()
-        return (output - wanted).double().norm().item() / change if change else np.inf
+            expected = run(self.model, self.family)
+        change = (expected - unchanged).double().norm().item()
+        return (output - expected).double().norm().item() / change if change else np.inf
 
 
 def one_line(message: object) -> str:
-    """Return a message as a line."""
+    """Return a message as one line."""
     return " ".join(str(message).split())
 
 
 @contextmanager
 def collect_messages() -> Iterator[list[str]]:
-    """Note the lines of warnings, and of transformers' log."""
+    """Yield a list that gets the lines of warnings, and of transformers' log."""
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(one_line(record.getMessage()))  # type: ignore[method-assign]
@@ -158,8 +161,8 @@ def collect_messages() -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
-def probe_is_right(case: Case) -> float:
-    """Return how far the report is from the rows by hand, and the output from that without."""
+def probe_error(case: Case) -> float:
+    """Return the largest error of the report against the rows by hand; ∞ if the output changes."""
     model, column = case.model, case.column
     with probe(model, theory=False) as report:
         watched = case.run()
@@ -168,7 +171,7 @@ def probe_is_right(case: Case) -> float:
     with by_hand(model, "own") as hand:
         RUNS[column][1](model, case.family)
     if not hand.calls:  # the model does not let its attention be set
-        return np.nan if column in SITUATIONS else _from_own_weights(case, report)
+        return np.nan if column in SITUATIONS else _error_from_weights(case, report)
     if column == "generation":  # the longest text has the rows of its beginnings
         last = dict(hand.calls.keys())
         hand.calls = {(module, 0): hand.calls[module, call] for module, call in last.items()}
@@ -189,8 +192,8 @@ def probe_is_right(case: Case) -> float:
     )
 
 
-def _from_own_weights(case: Case, report: Report) -> float:
-    """Return how far entropies and collision probabilities are from the model's own weights."""
+def _error_from_weights(case: Case, report: Report) -> float:
+    """Return the error of entropies and collision probabilities against the model's own weights."""
     output = case.model(**given(case.family, False), output_attentions=True)
     weights = torch.cat([layer.double() for layer in output.attentions], 1)
     rows = (weights > 0.0).sum(-1) >= 2
@@ -207,8 +210,8 @@ def _from_own_weights(case: Case, report: Report) -> float:
     return float(max(distances))
 
 
-def rescale_is_right(case: Case) -> float:
-    """Return how far the output at another scale is from that by hand."""
+def rescale_error(case: Case) -> float:
+    """Return the distance of the output at another scale from that by hand."""
     distance = 0.0
     if case.column != "compile":  # which takes long
         with rescale(factor=compatibility.FACTOR):
@@ -224,10 +227,10 @@ def rescale_is_right(case: Case) -> float:
     return max(distance, case.relative_distance(output, "policy"))
 
 
-def register_is_right(case: Case) -> float:
-    """Return how far the output under a registered policy is from that by hand.
+def register_error(case: Case) -> float:
+    """Return the distance of the output under a registered policy from that by hand.
 
-    By hand is what the model asks the registry for: it must ask for all of its attention.
+    The model must ask the registry for all of its attention, else it is ∞.
     """
     model = case.model
     own_name = model.config._attn_implementation
@@ -240,21 +243,21 @@ def register_is_right(case: Case) -> float:
 
 
 CHECKS: dict[str, Callable[[Case], float]] = {
-    "probe": probe_is_right,
-    "rescale": rescale_is_right,
-    "register": register_is_right,
+    "probe": probe_error,
+    "rescale": rescale_error,
+    "register": register_error,
 }
 TOOLS = tuple(CHECKS)
 
 
 def entries_to_compute() -> Work:
-    """Yield the families, and what fills their cells."""
+    """Yield the families, with the function that fills their cells."""
     for family in (*FAMILIES, *MORE):
-        yield {"family": family}, partial(cells, family)
+        yield {"family": family}, partial(family_cells, family)
 
 
-def cells(family: str) -> list[dict[str, Any]]:
-    """Return each answer of the tools once, with the columns and tools that it is of."""
+def family_cells(family: str) -> list[dict[str, Any]]:
+    """Return the different answers of a family's cells, each with its columns and tools."""
     answers: dict[str, dict[str, Any]] = {}
     for column, tool in product(FEWER if family in MORE else COLUMNS, TOOLS):
         answer = cell(family, column, tool)
@@ -264,7 +267,7 @@ def cells(family: str) -> list[dict[str, Any]]:
 
 @cache
 def implementation(family: str) -> str:
-    """Return the implementation that transformers takes for the family."""
+    """Return the implementation of attention that transformers takes for the family."""
     try:
         tiny(family, "sdpa")
     except ValueError:

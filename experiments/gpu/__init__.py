@@ -1,4 +1,4 @@
-"""What is run where a GPU is to be had for a quarter of an hour.
+"""Checks and training runs on a rented GPU, in a quarter of an hour.
 
     python -m experiments gpu checks
     python -m experiments gpu runs

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 OUT = Path(__file__).parent / "recorded"
 LONGEST = 9.5
-"""Minutes after which the process is ended, whatever it does."""
+"""Minutes after which the process ends, whatever it does."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,63 +27,63 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help='"cpu": a look at it, at tiny sizes',
     )
     parser.add_argument("--minutes", type=float, help="of new work; by default 2 and 6")
-    given = parser.parse_args(arguments)
-    if given.minutes is not None and not 0.0 < given.minutes < math.inf:
-        parser.error(f"--minutes must be above 0, got {given.minutes}")
-    if given.command == "pack":
+    options = parser.parse_args(arguments)
+    if options.minutes is not None and not 0.0 < options.minutes < math.inf:
+        parser.error(f"--minutes must be above 0, got {options.minutes}")
+    if options.command == "pack":
         from experiments.lab import python_corpus
 
         path = python_corpus.pack()
-        say(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+        print_line(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
         return 0
     import torch
 
-    if given.device != "cpu" and not torch.cuda.is_available():
-        say("there is no CUDA device; --device cpu has a look at it, at tiny sizes")
+    if options.device != "cpu" and not torch.cuda.is_available():
+        print_line("there is no CUDA device; --device cpu has a look at it, at tiny sizes")
         return 1
-    if given.device == "cpu":
+    if options.device == "cpu":
         torch.set_num_threads(1)  # several wait for one another at tiny sizes
     start = time.monotonic()
     faulthandler.dump_traceback_later(60.0 * LONGEST, exit=True, file=sys.__stderr__ or 2)
     try:
-        work, usual = (checks, 2.0) if given.command == "checks" else (runs, 6.0)
-        minutes = min(usual if given.minutes is None else given.minutes, LONGEST - 1.0)
-        given.out.mkdir(parents=True, exist_ok=True)
-        with FileLock(given.out / ".lock", timeout=0):
-            status = work(given.out, given.device, start + 60.0 * minutes)
+        work, usual = (run_checks, 2.0) if options.command == "checks" else (run_trainings, 6.0)
+        minutes = min(usual if options.minutes is None else options.minutes, LONGEST - 1.0)
+        options.out.mkdir(parents=True, exist_ok=True)
+        with FileLock(options.out / ".lock", timeout=0):
+            status = work(options.out, options.device, start + 60.0 * minutes)
     except Timeout:
-        say(f"another command is writing to {given.out}")
+        print_line(f"another command is writing to {options.out}")
         status = 1
     except (OSError, ValueError) as error:
-        say(f"Error: {error}")
+        print_line(f"Error: {error}")
         status = 1
     finally:
         faulthandler.cancel_dump_traceback_later()
     return status
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line at once."""
     print(line, flush=True)
 
 
-def checks(out: Path, device: str, end: float) -> int:
+def run_checks(out: Path, device: str, end: float) -> int:
     """Check the tools; return 1 where one failed."""
-    from experiments.gpu.checks import go, latest
+    from experiments.gpu.checks import latest_lines, run_missing
 
     file = out / "checks.jsonl"
-    go(file, device, end, say)
-    lines = [line for line in latest(file).values() if line["on"] == device]
+    run_missing(file, device, end, print_line)
+    lines = [line for line in latest_lines(file).values() if line["on"] == device]
     failed = sum("failure" in line or line.get("passed") is False for line in lines)
-    say(f"{len(lines)} checks and costs, {failed} failed")
+    print_line(f"{len(lines)} checks and costs, {failed} failed")
     return int(failed > 0)
 
 
-def runs(out: Path, device: str, end: float) -> int:
-    """Train what there is time for; return 0."""
-    from experiments.gpu.runs import go, planned
+def run_trainings(out: Path, device: str, end: float) -> int:
+    """Train while there is time; return 0."""
+    from experiments.gpu.runs import planned_runs, train_missing
 
-    go(planned(tiny=device == "cpu"), out, end, say)
+    train_missing(planned_runs(tiny=device == "cpu"), out, end, print_line)
     return 0
 
 

@@ -1,9 +1,8 @@
 """Decoders of 25 million parameters: gain.toml and length.toml, as far as the time goes.
 
-A run is a line, as of every sweep, with what was found after training beside it: `extended`, the
-readings after a short continuation in longer windows, and `scale_gradients`, ∂L/∂log t of each
-text, layer and head at each length. A run that does not end in time is not there: the same command
-goes on.
+A run is a line, as of every sweep, with two more fields: `extended`, the readings after a short
+continuation in longer windows, and `scale_gradients`, ∂L/∂log t of each text, layer and head at
+each length. A run that does not end in time has no line: the same command goes on.
 """
 
 import copy
@@ -55,11 +54,11 @@ Planned = tuple[str, Setting]
 
 
 class OutOfTimeError(Exception):
-    """The time is over."""
+    """A run does not end in the given time."""
 
 
-def planned(tiny: bool = False) -> list[Planned]:
-    """Return the runs, each with the name of its file; small ones for the CPU."""
+def planned_runs(tiny: bool = False) -> list[Planned]:
+    """Return the runs, each with the name of its file; `tiny` ones for the CPU."""
     sweeps = {name: sweep.read(HERE / f"{name}.toml") for name, _ in ORDER}
     runs = [
         (name, setting)
@@ -67,10 +66,11 @@ def planned(tiny: bool = False) -> list[Planned]:
         for setting in sweeps[name].settings
         if setting.training.seed == seed
     ]
-    return [(name, _tiny(setting)) for name, setting in runs] if tiny else runs
+    return [(name, _tiny_setting(setting)) for name, setting in runs] if tiny else runs
 
 
-def _tiny(setting: Setting) -> Setting:
+def _tiny_setting(setting: Setting) -> Setting:
+    """Return a setting so small that a CPU trains it in seconds."""
     config, training = setting.config, _training(setting)
     shorter = config.sequence // 32
     return replace(
@@ -92,11 +92,12 @@ def _tiny(setting: Setting) -> Setting:
 
 
 def _training(setting: Setting) -> Training:
+    """Return how a setting trains: by the class of texts."""
     assert isinstance(setting.training, Training)
     return setting.training
 
 
-def go(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -> None:
+def train_missing(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -> None:
     """Train what has no line in the folder `out` yet, until time.monotonic() is `end`."""
     for name, setting in runs:
         file = out / f"{name}.jsonl"
@@ -109,7 +110,7 @@ def go(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -
             say(f"not begun, no time is left: {label}")
             return
         try:
-            line = trained(setting, end)
+            line = train_run(setting, end)
         except OutOfTimeError:
             say(f"given up, the time is over: {label}")
             return
@@ -120,15 +121,16 @@ def go(runs: list[Planned], out: Path, end: float, say: Callable[[str], None]) -
         say(f"{label}: {shown}, {seconds:.0f} s")
 
 
-loaded = cache(texts.load)
+load_text = cache(texts.load)
 
 
-def trained(setting: Setting, end: float) -> Table:
-    """Return the line of a run; raise OutOfTimeError where it does not end in time."""
+def train_run(setting: Setting, end: float) -> Table:
+    """Train a run and return its line; OutOfTimeError if it does not end in time."""
     config, training = setting.config, _training(setting)
-    start, text = time.monotonic(), loaded(setting.corpus)
+    start, text = time.monotonic(), load_text(setting.corpus)
 
     def after_step(step: int) -> None:
+        """Raise OutOfTimeError once the time is over."""
         if time.monotonic() > end:
             raise OutOfTimeError
 
@@ -136,10 +138,10 @@ def trained(setting: Setting, end: float) -> Table:
     measured: Table = {}
     if run.final_loss is not None:
         parts = texts.split(text)
-        measured["scale_gradients"] = gradients(model, training, parts.validation)
+        measured["scale_gradients"] = scale_gradients(model, training, parts.validation)
         if training.lengths:
             measured["extended"] = {
-                rule: extended(model, training, parts, rule, after_step)
+                rule: extended_readings(model, training, parts, rule, after_step)
                 for rule in (("none", "ssmax") if config.law == "none" else ("own",))
             }
     timing = {"seconds": time.monotonic() - start}
@@ -148,7 +150,7 @@ def trained(setting: Setting, end: float) -> Table:
     return {**line, **results.to_json(measured, 9)}
 
 
-def gradients(model: Transformer, training: Training, text: Text) -> dict[str, Any]:
+def scale_gradients(model: Transformer, training: Training, text: Text) -> dict[str, Any]:
     """Return ∂L/∂log t at each length, (texts, layers, heads), of the second halves of windows."""
     if not training.lengths:
         training = replace(training, lengths=(model.config.sequence,), read_bytes=2**15)
@@ -162,17 +164,17 @@ def gradients(model: Transformer, training: Training, text: Text) -> dict[str, A
     return by_length
 
 
-def extended(
+def extended_readings(
     model: Transformer,
     training: Training,
     parts: texts.Split,
     rule: str,
     after_step: Callable[[int], object],
 ) -> list[float]:
-    """Return the readings after a continuation in longer windows, under a rule of n or as it is."""
+    """Return the readings after a continuation in longer windows, with a rule of n or without."""
     model, length = copy.deepcopy(model), model.config.sequence
     shape = replace(model.config, sequence=LONGER * length)
-    more = replace(
+    continuation = replace(
         training,
         learning_rate=training.learning_rate / 4.0,
         batch=training.batch // LONGER,
@@ -183,12 +185,12 @@ def extended(
     )
     law = named_law("ssmax", length)
     with rescale(factor=law, train_length=length) if rule == "ssmax" else nullcontext():
-        batches = device_batches(parts.training, shape, more, None)
+        batches = device_batches(parts.training, shape, continuation, None)
 
         def loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-            return batch_loss(model, batch, more.autocast)
+            return batch_loss(model, batch, continuation.autocast)
 
-        for step, *_ in descend(model, more, batches, loss):
+        for step, *_ in descend(model, continuation, batches, loss):
             after_step(step + 1)
         with training_precision(model, training):
             return [

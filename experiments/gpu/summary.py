@@ -1,4 +1,4 @@
-"""What the two commands recorded: the table of the checks, the runs, and which predictions held."""
+"""Summaries of both commands' records: the table of the checks, the runs, and the predictions."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attnlib._checking import FloatArray
-from experiments.gpu.runs import HERE, planned
+from experiments.gpu.runs import HERE, planned_runs
 from experiments.judges.judging import Part, between, number
 from experiments.lab import results
 
@@ -15,7 +15,7 @@ Table = dict[str, Any]
 
 
 def facts(lines: list[Table]) -> dict[str, Any]:
-    """Return what the page `performance` says of a GPU, by name."""
+    """Return the texts on a GPU of the page `performance`, by name."""
     checks = [line for line in lines if "dtype" in line and not line["compiled"]]
     compiled = [line for line in lines if line.get("compiled")]
     dtypes = list(dict.fromkeys(line["dtype"] for line in checks))
@@ -41,6 +41,7 @@ def facts(lines: list[Table]) -> dict[str, Any]:
 
 
 def _cell(lines: list[Table]) -> str:
+    """Return the largest error over its limit, and the number of checks, as text."""
     errors = [line["error"] / line["limit"] for line in lines if "error" in line]
     if any("failure" in line for line in lines):
         return "×"
@@ -59,20 +60,20 @@ class Runs:
         }
         self.lines = {
             (name, s.variant, s.training.learning_rate, s.training.seed): files[name][s.key]
-            for name, s in planned()
+            for name, s in planned_runs()
             if s.key in files[name]
         }
 
     def starts(self, seed: int = 0) -> dict[float, dict[int, float]]:
-        """Return the validation losses of a seed by rate and by the α at which the gain begins."""
+        """Return the validation losses of a seed, by rate and by the α at which the gain begins."""
         losses: dict[float, dict[int, float]] = {}
-        for (name, variant, rate, of), line in self.lines.items():
-            if (name, of) == ("gain", seed):
+        for (name, variant, rate, of_seed), line in self.lines.items():
+            if (name, of_seed) == ("gain", seed):
                 losses.setdefault(rate, {})[int(variant.removeprefix("begun_"))] = _loss(line)
         return dict(sorted(losses.items()))
 
     def lengths(self) -> tuple[list[Table], list[Table]]:
-        """Return the runs without a rule and with log n, of the seeds that have both."""
+        """Return the runs without a rule and those with log n, of the seeds that have both."""
         lines = {
             (key[1], key[3]): line
             for key, line in self.lines.items()
@@ -82,7 +83,7 @@ class Runs:
         return [lines["none", seed] for seed in seeds], [lines["log", seed] for seed in seeds]
 
     def ways(self) -> dict[str, FloatArray]:
-        """Return the mean readings at n₀, 4 n₀ and 16 n₀ by rule and training."""
+        """Return the mean readings at n₀, 4 n₀ and 16 n₀, by rule and training."""
         none, log = self.lengths()
         plain = np.mean([line["readings"] for line in none], axis=0)
 
@@ -102,11 +103,12 @@ class Runs:
 
 
 def _loss(line: Table) -> float:
+    """Return the validation loss of a line, ∞ if it diverged."""
     loss = line["validation_loss"]
     return np.inf if loss is None else float(loss)
 
 
-def _gradient(lines: list[Table], which: int) -> float:
+def _gradient_sum(lines: list[Table], which: int) -> float:
     """Return the sum over heads of the mean scale gradient at one of the lengths."""
     gradients = [list(line["scale_gradients"].values())[which] for line in lines]
     return float(np.mean([np.sum(np.mean(of_run, axis=0)) for of_run in gradients]))
@@ -114,24 +116,24 @@ def _gradient(lines: list[Table], which: int) -> float:
 
 @cache
 def recorded() -> Runs:
-    """Return the runs that are recorded."""
+    """Return the recorded runs."""
     return Runs()
 
 
 def judge_gain() -> Iterator[Part]:
-    """Yield what was predicted of QK-norm: A1 alone.
+    """Yield the verdict on the prediction of QK-norm: A1 alone.
 
-    Of the three rates from 4 two were run; another one could only lower the best from 4, and so
-    A1 is judged by these. A2, A3 and C3 of gain.toml want all of them.
+    Of the three rates from 4 two were run; another one could only lower the best from 4, and so A1
+    is judged by these. A2, A3 and C3 of gain.toml want all of them.
     """
     starts = recorded().starts().values()
-    best_of = {start: [of[start] for of in starts if start in of] for start in (1, 4)}
+    best_of = {start: [losses[start] for losses in starts if start in losses] for start in (1, 4)}
     less = min(best_of[4]) - min(best_of[1])
     yield number("A1", f"from 4, {len(best_of[4])} rates, less from 1", less, "at least 0.01")
 
 
 def judge_length() -> Iterator[Part]:
-    """Yield what was predicted beyond the training length."""
+    """Yield the verdicts on the predictions beyond the training length."""
     runs = recorded()
     none, _ = runs.lengths()
     plain, _, after, trained, extended, under, _ = runs.ways().values()
@@ -146,5 +148,5 @@ def judge_length() -> Iterator[Part]:
     yield number("B5", "share of the loss at 4 n₀ that 30 steps mend", share, "at least 0.5")
     ruled = under[2] - extended[2]
     yield between("B6", "extended, log n less none, 16 n₀", ruled, -0.02, 0.02)
-    yield between("C1", "none, sum of scale gradients at n₀", _gradient(none, 0), -0.02, 0.02)
-    yield number("C2", "the same at 16 n₀", _gradient(none, 2), "above 0")
+    yield between("C1", "none, sum of scale gradients at n₀", _gradient_sum(none, 0), -0.02, 0.02)
+    yield number("C2", "the same at 16 n₀", _gradient_sum(none, 2), "above 0")

@@ -1,18 +1,17 @@
-"""Record what each known bug costs a trained model, and what the audit says of it.
+"""Record the cost of each known bug for a trained model, and its audit.
 
     python -m experiments.known_bugs
 
-trains the lab's small decoder once, some three minutes of one core, and measures its loss on
-unseen text, the spread α of its logits and its effective keys, at a dozen wrong multipliers and
-with the fault of each bug in its attention. A wrong multiplier is applied as the bug has
-it relative to what was meant, at each position where it is a law. Of the others the bug's own
-attention is called with the model's q, k and v, if the fixed one does there what the model's own
-does, and the broken one does not; else this model does not meet the fault. Then the audit looks at
-each bug, and at attention without a fault, where it should find nothing: the fixed bugs,
-and models of transformers.
+trains the lab's small decoder once, some three minutes of one core, and measures its loss on unseen
+text, the spread α of its logits and its effective keys, at a dozen wrong multipliers and with the
+fault of each bug in its attention. A wrong multiplier is applied as the bug has it relative to what
+was meant, at each position where it is a law. Of the others the bug's own attention is called with
+the model's q, k and v, if the fixed one does there what the model's own does, and the broken one
+does not; else this model does not meet the fault. Then the audit looks at each bug, and at
+attention without a fault, where it should find nothing: the fixed bugs, and models of transformers.
 
-Predicted before the first run; of the multipliers from a quarter to four `probe_training` had
-shown nine costs:
+Predicted before the first run; of the multipliers from a quarter to four `probe_training` had shown
+nine costs:
 
 - many-cost-little: a fifth to a third of the faults that the model meets cost less than 0.01 nats
   a byte, both of Gemma 2's dimension and both of precision among them;
@@ -53,7 +52,7 @@ def main() -> None:
 
 
 def entries_to_compute(trained: Callable[[], audits.Trained]) -> Work:
-    """Yield all that is recorded, and how it is found."""
+    """Yield the key of each recorded entry, and the function that computes it."""
 
     def rescaled(ratio: float) -> Fields:
         return trained().rescaled(ratio)

@@ -1,4 +1,4 @@
-"""What each fault costs a trained model, and what the audit says of it, and where there is none."""
+"""The cost of each fault for a trained model, and audits with and without a fault."""
 
 import inspect
 import math
@@ -25,11 +25,11 @@ from experiments.probe_training import CONFIG, TRAINING, WINDOWS
 from experiments.records import Fields
 
 CODE = {kind: code for code, kinds in KINDS.items() for kind in kinds}
-"""The code of the finding that each kind of bug is."""
+"""The code of the finding for each kind of bug."""
 
 
 def audit_bug(bug: Bug, function: Attend) -> Report:
-    """Audit a bug, broken or fixed, against what was meant."""
+    """Audit the broken or fixed attention of a bug, by what was intended."""
     options = bug.meant
     return audit(
         function,
@@ -48,7 +48,7 @@ def audit_bug(bug: Bug, function: Attend) -> Report:
 
 
 def describe_bug(bug: Bug) -> Fields:
-    """Return the label of a bug, and what the audit says of the broken attention."""
+    """Return the label of a bug, and the finding of the audit on the broken attention."""
     torch.manual_seed(0)
     findings = {f.code: f for f in reversed(audit_bug(bug, bug.broken).findings)}
     finding = findings[CODE[bug.kind]]
@@ -69,7 +69,7 @@ UNREACHED = ("Bloom", "GPTJ", "DebertaV2")
 
 
 def alarms_of_family(family: str) -> Fields:
-    """Audit every call of attention of a small model of transformers."""
+    """Audit every call of attention of a small model of transformers; return the counts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # transformers warns of its own
         report = audit(tiny(family), given(family, False), length=64)
@@ -78,12 +78,12 @@ def alarms_of_family(family: str) -> Fields:
 
 
 def alarms_of_fixed() -> Fields:
-    """Audit the bugs as they were fixed."""
+    """Audit the bugs as they were fixed; return the counts."""
     return count_alarms(not audit_bug(bug, bug.fixed).findings for bug in BUGS)
 
 
 def count_alarms(passed: Iterable[bool]) -> Fields:
-    """Return how many audits there were, and in how many there was an alarm."""
+    """Return the number of audits, and of those with an alarm."""
     outcomes = list(passed)
     return {"audits": len(outcomes), "alarms": outcomes.count(False)}
 
@@ -95,7 +95,7 @@ SAME = 1e-5
 
 
 class Trained:
-    """The model, and the loss of each window of unseen text as it should be."""
+    """The trained model, and its loss on each window of unseen text."""
 
     def __init__(self) -> None:
         corpus = texts.load(texts.SHAKESPEARE)
@@ -108,22 +108,22 @@ class Trained:
 
     @torch.no_grad()
     def losses(self) -> Tensor:
-        """Return the loss of each window, in nats a byte."""
+        """Return the loss of each window, in nats a byte, (windows,)."""
         logits = self.model(self.inputs).transpose(1, 2)
         return functional.cross_entropy(logits, self.targets, reduction="none").double().mean(1)
 
     def cost(self) -> Fields:
-        """Return the loss now, by how much it is too high, and the standard error of that."""
+        """Return the loss now, its excess over the model's own, and the standard error of that."""
         losses = self.losses()
-        more = losses - self.right
+        excess = losses - self.right
         return {
             "loss": float(losses.mean()),
-            "cost": float(more.mean()),
-            "error": float(more.std() / math.sqrt(len(more))),
+            "cost": float(excess.mean()),
+            "error": float(excess.std() / math.sqrt(len(excess))),
         }
 
     def rescaled(self, ratio: Any) -> Fields:
-        """Return what the model does at another scale: a number, or one for each query."""
+        """Return loss, α and effective keys at another scale: a number, or one for each query."""
         with probe(self.model) as report, rescale(factor=ratio):
             cost = self.cost()
         table = report.table()
@@ -131,10 +131,10 @@ class Trained:
         return {**cost, "alpha": float(table["alpha"].mean()), "keys": keys}
 
     def fault_cost(self, bug: Bug) -> Fields:
-        """Return what a fault does to the model, or that the model does not meet it."""
+        """Return the cost of a fault, or that the model does not meet it."""
         if bug.kind in MULTIPLIERS:
             return {"met": "as a multiplier", **self.rescaled(bug.ratio(CONFIG.sequence))}
-        how, broken, fixed = "as it is", causal(bug.broken), causal(bug.fixed)
+        how, broken, fixed = "as it is", make_causal(bug.broken), make_causal(bug.fixed)
         if bug.kind == "value factor":
             times = bug.found / bug.right
             how, broken, fixed = "as a multiplier", partial(attend_own, values=times), attend_own
@@ -156,7 +156,7 @@ def attend_own(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
     return attend(q, k, v, is_causal=True, **options)
 
 
-def causal(function: Attend) -> Attend:
-    """Return the function as the model calls it: causal, if it can be told so."""
+def make_causal(function: Attend) -> Attend:
+    """Return the function as the model calls it: causal, if it has that argument."""
     takes = "is_causal" in inspect.signature(function).parameters
     return partial(function, is_causal=True) if takes else function

@@ -1,4 +1,4 @@
-"""Attention as it was broken, rebuilt from what the threads say. Nothing of theirs is copied."""
+"""Attention as it was broken, rebuilt from the descriptions in the threads. No code is copied."""
 
 import math
 
@@ -8,7 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from experiments.known_bugs.attention import attend, bias, grouped, mix, products, scaled
+from experiments.known_bugs.attention import (
+    attend,
+    mask_bias,
+    mix_values,
+    products,
+    repeat_heads,
+    scaled_products,
+)
 
 TRAIN_LENGTH = 16
 """The length from which laws act here, in place of thousands of tokens."""
@@ -22,14 +29,14 @@ def yarn(factor: float, mscale: float = 1.0) -> float:
     return 0.1 * mscale * math.log(factor) + 1.0
 
 
-def qwen(n: int, d: int, position: ArrayLike) -> NDArray[np.float64]:
-    """Return the law of the first Qwen models."""
+def qwen_law(n: int, d: int, position: ArrayLike) -> NDArray[np.float64]:
+    """Return the scale of the first Qwen models at each position."""
     growth = np.log(np.asarray(position) + 1.0) / np.log(TRAIN_LENGTH)
     return np.asarray(np.maximum(1.0, growth) / np.sqrt(d))
 
 
-def llama_4(n: int, d: int, position: ArrayLike) -> NDArray[np.float64]:
-    """Return Llama 4's law."""
+def llama_4_law(n: int, d: int, position: ArrayLike) -> NDArray[np.float64]:
+    """Return Llama 4's scale at each position."""
     whole = np.asarray(position) // TRAIN_LENGTH
     return np.asarray((1.0 + 0.1 * np.log(1.0 + whole)) / np.sqrt(d))
 
@@ -37,74 +44,74 @@ def llama_4(n: int, d: int, position: ArrayLike) -> NDArray[np.float64]:
 # --- logits: from q, k and what the masks add -----------------------------------------------------
 
 
-def growing(q: Tensor, k: Tensor, added: Tensor) -> Tensor:
-    """Scale block after block of keys, in powers of 2, converting the scale in each again."""
+def growing_scale(q: Tensor, k: Tensor, masking: Tensor) -> Tensor:
+    """Scale block after block of keys, each time by a scale converted to powers of 2 once more."""
     scale, parts = q.shape[-1] ** -0.5, []
     for block in torch.split(products(q, k), BLOCK, dim=-1):
         scale *= math.log2(math.e)
         parts.append(block * scale)
-    return torch.cat(parts, -1) / math.log2(math.e) + added
+    return torch.cat(parts, -1) / math.log2(math.e) + masking
 
 
-def half_magnified(q: Tensor, k: Tensor, added: Tensor) -> Tensor:
-    """Make the second half of the dimension, which is rotated, too large."""
+def half_magnified(q: Tensor, k: Tensor, masking: Tensor) -> Tensor:
+    """Magnify the second half of the dimension, which is rotated."""
     gain = torch.ones(q.shape[-1], dtype=q.dtype)
     gain[q.shape[-1] // 2 :] = yarn(16)
-    return scaled(q * gain, k * gain) + added
+    return scaled_products(q * gain, k * gain) + masking
 
 
-def norms_of_the_query_alone(q: Tensor, k: Tensor, added: Tensor) -> Tensor:
+def norms_by_query(q: Tensor, k: Tensor, masking: Tensor) -> Tensor:
     """Divide the scores of query i by its norm and by that of key i, for every key."""
-    own = torch.arange(q.shape[-2]).clamp(max=k.shape[-2] - 1)
-    norms: Tensor = q.norm(dim=-1) * grouped(k, q.shape[1]).norm(dim=-1)[..., own]
-    return TEMPERATURE * products(q, k) / norms[..., None] + added
+    same_key = torch.arange(q.shape[-2]).clamp(max=k.shape[-2] - 1)
+    norms: Tensor = q.norm(dim=-1) * repeat_heads(k, q.shape[1]).norm(dim=-1)[..., same_key]
+    return TEMPERATURE * products(q, k) / norms[..., None] + masking
 
 
-def scaled_mask(q: Tensor, k: Tensor, added: Tensor) -> Tensor:
+def scaled_mask(q: Tensor, k: Tensor, masking: Tensor) -> Tensor:
     """Scale the sum of scores and mask, as an exponent with the scale inside does."""
-    return (products(q, k) + added) / math.sqrt(q.shape[-1])
+    return (products(q, k) + masking) / math.sqrt(q.shape[-1])
 
 
-def binary(q: Tensor, k: Tensor, added: Tensor) -> Tensor:
-    """Take powers of 2 at last, with log₂ e on the scores and none on the mask."""
-    return (scaled(q, k) * math.log2(math.e) + added) * math.log(2.0)
+def binary_softmax(q: Tensor, k: Tensor, masking: Tensor) -> Tensor:
+    """Take powers of 2, with log₂ e on the scores and none on the mask."""
+    return (scaled_products(q, k) * math.log2(math.e) + masking) * math.log(2.0)
 
 
-def mask_then_cap(q: Tensor, k: Tensor, added: Tensor) -> Tensor:
+def mask_then_cap(q: Tensor, k: Tensor, masking: Tensor) -> Tensor:
     """Cap the sum of scores and mask."""
-    return LOW_CAP * torch.tanh((scaled(q, k) + added) / LOW_CAP)
+    return LOW_CAP * torch.tanh((scaled_products(q, k) + masking) / LOW_CAP)
 
 
-def rounded(q: Tensor, k: Tensor, added: Tensor, *, dtype: torch.dtype) -> Tensor:
-    """Multiply q and k in a smaller type, and scale what comes out."""
-    return products(q.to(dtype), k.to(dtype)).to(q.dtype) / math.sqrt(q.shape[-1]) + added
+def rounded_products(q: Tensor, k: Tensor, masking: Tensor, *, dtype: torch.dtype) -> Tensor:
+    """Multiply q and k in a smaller type, and scale the product afterwards."""
+    return products(q.to(dtype), k.to(dtype)).to(q.dtype) / math.sqrt(q.shape[-1]) + masking
 
 
 # --- which keys a causal mask hides, from the places of queries and keys --------------------------
 
 
-def after_the_group(place: Tensor, keys: Tensor) -> Tensor:
-    """Hide what comes after the group of queries, not after the query."""
+def after_group(place: Tensor, keys: Tensor) -> Tensor:
+    """Hide the keys after the group of queries, not after the query."""
     return keys > place[0] + (place - place[0]) // GROUP * GROUP + GROUP - 1
 
 
-def from_the_first(place: Tensor, keys: Tensor) -> Tensor:
+def counted_from_first(place: Tensor, keys: Tensor) -> Tensor:
     """Count the queries from the first key, as if none were cached."""
     return keys > place - place[0]
 
 
-def nothing(place: Tensor, keys: Tensor) -> Tensor:
+def hide_nothing(place: Tensor, keys: Tensor) -> Tensor:
     """Hide no key."""
     return keys < 0
 
 
-def itself(place: Tensor, keys: Tensor) -> Tensor:
-    """Read a cache that has not yet got the query's own key."""
+def hide_own_key(place: Tensor, keys: Tensor) -> Tensor:
+    """Read a cache without the query's own key, which is not written yet."""
     return keys >= place if keys.numel() > place.numel() else keys > place
 
 
 def windowed(q: Tensor, k: Tensor, v: Tensor, *, seen: int) -> Tensor:
-    """Attend to the last keys up to the query's own, as many as `seen`."""
+    """Attend to the last `seen` keys up to the query's own."""
 
     def hidden(place: Tensor, keys: Tensor) -> Tensor:
         return (keys > place) | (keys <= place - seen)
@@ -122,50 +129,50 @@ def chunked(q: Tensor, k: Tensor, v: Tensor, *, scale: float, exported: float) -
         scores = products(q, keys)
         largest = scores.amax(-1, keepdim=True)
         weights = torch.exp(scale * (scores - largest))
-        output = weights @ grouped(values, q.shape[1])
+        output = weights @ repeat_heads(values, q.shape[1])
         parts.append((largest, weights.sum(-1, keepdim=True), output))
     maxima, sums, outputs = map(torch.stack, zip(*parts, strict=True))
     shares = torch.softmax(maxima * exported, dim=0)
     return (shares * outputs).sum(0) / (shares * sums).sum(0)
 
 
-def tiled(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+def padded_tile(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
     """Fill the last tile of keys, values and mask with zeros, and count them."""
     if attn_mask is None:
         return attend(q, k, v)
     missing = -k.shape[-2] % TILE
-    scores = scaled(q, k)
-    logits = functional.pad(scores + bias(scores, attn_mask), (0, missing))
-    return mix(logits, functional.pad(v, (0, 0, 0, missing)))
+    scores = scaled_products(q, k)
+    logits = functional.pad(scores + mask_bias(scores, attn_mask), (0, missing))
+    return mix_values(logits, functional.pad(v, (0, 0, 0, missing)))
 
 
-def tiled_heads(
+def interleaved_heads(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
 ) -> Tensor:
-    """Lay the key heads out in turn, 0 1 0 1, where 0 0 1 1 is meant."""
+    """Lay the key heads out as 0 1 0 1, where 0 0 1 1 is meant."""
     repeats = q.shape[1] // k.shape[1]
     k, v = (x.repeat(1, repeats, 1, 1) for x in (k, v))
     return attend(q, k, v, attn_mask, is_causal)
 
 
-def always_dropping(
+def dropout_in_use(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False
 ) -> Tensor:
-    """Drop weights at random, in use too."""
-    scores = scaled(q, k)
-    weights = torch.softmax(scores + bias(scores, attn_mask, is_causal), -1)
-    return torch.dropout(weights, DROPOUT, train=True) @ grouped(v, q.shape[1])
+    """Drop weights at random not only in training."""
+    scores = scaled_products(q, k)
+    weights = torch.softmax(scores + mask_bias(scores, attn_mask, is_causal), -1)
+    return torch.dropout(weights, DROPOUT, train=True) @ repeat_heads(v, q.shape[1])
 
 
 # --- gradients: kernels rebuild the weights of the forward pass, here wrongly ---------------------
 
 
-def backward_of(output: Tensor, weights: Tensor, logits: Tensor, v: Tensor) -> Tensor:
+def rebuild_backward(output: Tensor, weights: Tensor, logits: Tensor, v: Tensor) -> Tensor:
     """Return the output, with the gradients of a kernel that rebuilt these weights.
 
-    By the values they are pᵀ·do, and by the logits p·(do·v − do·o), o the output itself.
+    The gradients are pᵀ·do by the values and p·(do·v − do·o) by the logits, with the output o.
     """
-    p, v = weights.detach(), grouped(v, weights.shape[1])
+    p, v = weights.detach(), repeat_heads(v, weights.shape[1])
     by_values = p @ v
     by_logits = (p * logits) @ v.detach() - (p * logits).sum(-1, keepdim=True) * output.detach()
     through = by_values + by_logits
@@ -173,14 +180,14 @@ def backward_of(output: Tensor, weights: Tensor, logits: Tensor, v: Tensor) -> T
 
 
 def padded_backward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Rebuild the weights at the head size that is a multiple of 16, from the right log Z."""
+    """Rebuild the weights at a head size padded to a multiple of 16, from the right log Z."""
     padded = -(-q.shape[-1] // 16) * 16
     logits = products(q, k) / math.sqrt(padded)
-    log_z = torch.logsumexp(scaled(q, k), -1, keepdim=True)
-    return backward_of(attend(q, k, v), torch.exp(logits - log_z), logits, v)
+    log_z = torch.logsumexp(scaled_products(q, k), -1, keepdim=True)
+    return rebuild_backward(attend(q, k, v), torch.exp(logits - log_z), logits, v)
 
 
-def backward_without_the_sink(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Rebuild the weights from the sum over the keys, without that of the sink."""
-    logits = scaled(q, k)
-    return backward_of(attend(q, k, v, sink=SINK), torch.softmax(logits, -1), logits, v)
+def backward_without_sink(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Rebuild the weights from the sum over the keys alone, without the sink."""
+    logits = scaled_products(q, k)
+    return rebuild_backward(attend(q, k, v, sink=SINK), torch.softmax(logits, -1), logits, v)

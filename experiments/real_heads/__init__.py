@@ -1,6 +1,7 @@
-"""Trained models that come inside packages: what their heads do, look for, and lose.
+"""Trained models that come inside packages: rows of their heads, needles, and losses.
 
-`inputs` gets models and texts, `rows` measures rows of attention, `parts` says what is measured,
-`shown` which heads a reader can look into, and `summary` what of it is recorded. Run as `python -m
-experiments.real_heads`.
+`package_files` installs packages, `models` and `source_texts` open what is in them, `kinds` has
+twelve kinds of text, `rows` measures rows of attention, `parts` lists all
+measurements, `shown` the heads that a reader can look into, and `summary` makes the recorded means
+of them. Run as `python -m experiments.real_heads`.
 """

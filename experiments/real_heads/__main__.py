@@ -1,4 +1,4 @@
-"""Measure trained models: their heads, what these look for, and the price of another scale.
+"""Measure trained models: their heads, the needles of these, and the price of another scale.
 
     python -m experiments.real_heads [PART]...
 
@@ -14,32 +14,32 @@ import torch
 
 from attnlib import _checking
 from experiments.provenance import made
-from experiments.real_heads import inputs, parts
-from experiments.real_heads.summary import SUMMARIES, summarised
+from experiments.real_heads import package_files, parts
+from experiments.real_heads.summary import SUMMARIES, summarise
 from experiments.records import Record, load, path_of, resume, save
 
 COMMAND = "python -m experiments.real_heads"
 THREADS = 2
 
 
-def measured(name: str) -> Record:
-    """Do one part, or what is left of it, and return its record.
+def measure_part(name: str) -> Record:
+    """Measure one part, or the rest of it, and return its record.
 
-    The numbers of a large part, text by text, stay in the cache; what is recorded are their means.
+    The numbers of a large part, text by text, stay in the cache; its record has their means.
     """
-    kept = path_of(f"real_heads_{name}")
+    path = path_of(f"real_heads_{name}")
     large = name in SUMMARIES
     record = resume(
-        inputs.folder() / "measured" / kept.name if large else kept,
+        package_files.folder() / "measured" / path.name if large else path,
         parts.PARTS[name](),
         command=COMMAND,
         settings=parts.SETTINGS,
         made=made("numpy", "scipy", "torch", "transformers", threads=THREADS),
     )
     if large:
-        means = tuple(summarised(name, record.entries))
-        save(kept, record._replace(entries=means))
-    return load(kept)
+        means = tuple(summarise(name, record.entries))
+        save(path, record._replace(entries=means))
+    return load(path)
 
 
 if __name__ == "__main__":
@@ -47,4 +47,4 @@ if __name__ == "__main__":
     asked = [_checking.choice("PART", part, tuple(parts.PARTS)) for part in sys.argv[1:]]
     for part in asked or parts.PARTS:
         print(part, flush=True)
-        measured(part)
+        measure_part(part)

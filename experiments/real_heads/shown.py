@@ -1,8 +1,8 @@
 """Twelve heads to look into: queries and keys of one text each, for the figure in the page.
 
-They were chosen from the atlas and on these texts, for what they do. Numbers are rounded: each
-vector is written as whole numbers, up to WHOLE, of a unit of its own. Beside them stands what rows
-of random scores do, for every n and α that the page can ask for.
+They were chosen from the atlas and on these texts, for what they do. Each vector is rounded to
+whole numbers, up to WHOLE, of a unit of its own. The record also has rows of random scores, for
+every n and α that the page can ask for.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from attnlib.probing.tokens import Places
 from attnlib.rows import collision_probability, softmax
 from attnlib.scores import Normal
 from experiments.lab.results import to_json
-from experiments.real_heads import inputs, rows
-from experiments.real_heads.inputs import MODELS
+from experiments.real_heads import rows, source_texts
+from experiments.real_heads.models import MODELS
 from experiments.records import Fields, Work
 
 SENTENCE = "A red fox ran down to the river to drink, and the old river took the fox away."
@@ -31,11 +31,11 @@ KEYS = (2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, 45, 56)
 ALPHAS = tuple(np.expm1(np.linspace(0.0, np.log1p(rows.LARGEST_ALPHA), 33)).round(4).tolist())
 
 Meant = Callable[[list[int], Places], Places]
-"""Which key each query of a text means, from its tokens and the queries' places; −1 for none."""
+"""From the tokens of a text and the places of queries to the key that each means; −1 for none."""
 
 
 class Shown(NamedTuple):
-    """A head, what it does, and what it looks for, if that is known."""
+    """A head, its behaviour in words, and the keys that it looks for, if they are known."""
 
     model: str
     layer: int
@@ -44,8 +44,8 @@ class Shown(NamedTuple):
     meant: Meant | None = None
 
     @property
-    def at(self) -> Fields:
-        """Which head it is."""
+    def record_key(self) -> Fields:
+        """Return the fields by which a record finds this head: model, layer, head."""
         return {"model": self.model, "layer": self.layer, "head": self.head}
 
 
@@ -72,24 +72,24 @@ SHOWN = (
 
 
 def text_of(name: str) -> str:
-    """Return what a model reads here."""
+    """Return the text that a model reads here."""
     if name == "SmolLM2":
         return f" {SENTENCE} {SENTENCE}"  # begun with a space, both are the same tokens
     if name == "MiniLM":
         return SENTENCE
-    return inputs.antibodies()[0][:48] if name == "AntiBERTy" else inputs.REACTIONS[0]
+    return source_texts.antibodies()[0][:48] if name == "AntiBERTy" else source_texts.REACTIONS[0]
 
 
-def shown() -> Work:
-    """Yield the heads, and then the random rows."""
+def shown_work() -> Work:
+    """Yield the work on the heads, and then on the random rows."""
     for head in SHOWN:
-        yield head.at, partial(recorded, head)
+        yield head.record_key, partial(head_vectors, head)
     for n in KEYS:
         yield {"random": "keys", "n": n}, partial(random_keys, n)
 
 
-def recorded(shown: Shown) -> Fields:
-    """Return a head's vectors, what multiplies q·k, whether it is causal, and the keys it means."""
+def head_vectors(shown: Shown) -> Fields:
+    """Return a head's q and k, its scale, whether it is causal, and the key each query means."""
     model = MODELS[shown.model]()
     ids = model.reads(text_of(shown.model))
 
@@ -98,8 +98,8 @@ def recorded(shown: Shown) -> Fields:
         return {
             "scale": float(call.scale or query.shape[-1] ** -0.5),
             "causal": call.is_causal,
-            "queries": packed(query[shown.head].double().numpy()),
-            "keys": packed(key[shown.head * len(key) // len(query)].double().numpy()),
+            "queries": pack_vectors(query[shown.head].double().numpy()),
+            "keys": pack_vectors(key[shown.head * len(key) // len(query)].double().numpy()),
         }
 
     places = np.arange(len(ids))
@@ -109,8 +109,8 @@ def recorded(shown: Shown) -> Fields:
     return {"tokens": tokens, "meant": targets.tolist(), **of_layers[shown.layer]}
 
 
-def packed(vectors: FloatArray) -> Fields:
-    """Return vectors as whole numbers and their units, both as text."""
+def pack_vectors(vectors: FloatArray) -> Fields:
+    """Return vectors as whole numbers and their units, the numbers of a vector as text."""
     units = np.abs(vectors).max(axis=-1) / WHOLE
     integers = np.rint(vectors / units[:, None]).astype(int)
     return {
@@ -119,8 +119,8 @@ def packed(vectors: FloatArray) -> Fields:
     }
 
 
-def unpacked(table: Fields) -> FloatArray:
-    """Return the vectors."""
+def unpack_vectors(table: Fields) -> FloatArray:
+    """Return the vectors that `pack_vectors` packed, (vectors, d)."""
     integers = np.array([line.split(",") for line in table["whole"]], dtype=float)
     vectors: FloatArray = integers * np.array(table["units"])[:, None]
     return vectors

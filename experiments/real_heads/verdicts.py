@@ -1,7 +1,7 @@
-"""What became of the predictions, by what is recorded.
+"""Verdicts on the predictions, by the records.
 
-Each has the numbers that decide it; predictions/real_heads.toml has what was predicted.
-`experiments.judges.judging` says what a part is. Chapters: trained_heads, predictions.
+For each prediction there are the numbers that decide it; predictions/real_heads.toml has the
+predicted ranges. `experiments.judges.judging` defines a part. Chapters: trained_heads, predictions.
 """
 
 import math
@@ -16,14 +16,15 @@ import numpy as np
 from attnlib._checking import FloatArray
 from attnlib.policies import POLICIES, Policy
 from experiments.judges.judging import Part, between
-from experiments.real_heads import inputs, parts, rows
+from experiments.real_heads import package_files, parts, rows
+from experiments.real_heads.source_texts import SOURCES
 from experiments.real_heads.summary import FINDS, interval
 from experiments.records import Entry, Record, load, path_of
 
 SEEN, LAST = 1024, 2048
 LENGTHS_OF_LOSS = parts.PRICE_LENGTHS
 PREDICTIONS = tomllib.loads(
-    (inputs.HERE.parent / "predictions" / "real_heads.toml").read_text("utf-8")
+    (package_files.HERE.parent / "predictions" / "real_heads.toml").read_text("utf-8")
 )
 
 Numbers = dict[str, Any]
@@ -32,7 +33,7 @@ Judged = Iterator[tuple[str, Numbers]]
 
 
 class Verdict(NamedTuple):
-    """A prediction in words, what came of it, and what was measured beside."""
+    """A prediction in words, the verdicts on its parts, and other measured numbers."""
 
     name: str
     words: str
@@ -43,7 +44,10 @@ class Verdict(NamedTuple):
 
 def all_of_them() -> list[Verdict]:
     """Return the verdicts on all predictions; FileNotFoundError where a record is missing."""
-    judges = (atlas, needles, price, changes_of_scale, dispersion, vanishing, scales)
+    judges = (
+        *(judge_atlas, judge_needles, judge_price, judge_changes),
+        *(judge_dispersion, judge_vanishing, judge_scales),
+    )
     numbers = dict(chain.from_iterable(judge() for judge in judges))
     verdicts = []
     for name, predicted in PREDICTIONS.items():
@@ -64,13 +68,14 @@ def judge_real_heads() -> Iterator[Part]:
 
 
 def _one_by_one(name: str, values: Any) -> list[tuple[str, float]]:
-    """Return a number by its name, or several, of lengths or of rules, by name and place."""
-    several = np.ravel(values).tolist()
-    names = [f"{name}, {at} of {len(several)}" for at in range(1, len(several) + 1)]
-    return list(zip(names if len(several) > 1 else [name], several, strict=True))
+    """Return a number by its name, or several, of lengths or rules, by name and place."""
+    numbers = np.ravel(values).tolist()
+    names = [f"{name}, {at} of {len(numbers)}" for at in range(1, len(numbers) + 1)]
+    return list(zip(names if len(numbers) > 1 else [name], numbers, strict=True))
 
 
 def _expected(low: float, high: float) -> str:
+    """Return the predicted range in words."""
     if math.isinf(low):
         return f"at most {high:g}"
     return f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
@@ -83,7 +88,7 @@ def record(part: str) -> Record:
 
 
 def column(part: str, name: str, **at: Any) -> FloatArray:
-    """Return a number of all heads, from the entry of a record; NaN for None."""
+    """Return a number of all heads, from an entry of a record; NaN for None."""
     return np.array(record(part).find(**at)[name], dtype=float)
 
 
@@ -93,14 +98,14 @@ def heads(n: int, name: str, part: str = "atlas", tokens: int = LAST) -> FloatAr
 
 
 def share(true: Any) -> float:
-    """Return the share of what is true."""
+    """Return the share of the entries that are true."""
     return float(np.mean(true))
 
 
 # --- the atlas ------------------------------------------------------------------------------------
 
 
-def atlas() -> Judged:
+def judge_atlas() -> Judged:
     """Judge sinks, spreads, tails and growth."""
     others = {  # the models that see both sides, at their longest length
         name: [e.result for e in record("atlas").select(model=name) if "length" in e.key][-1]
@@ -127,7 +132,7 @@ def atlas() -> Judged:
 
 
 def needle(kind: str, n: int) -> Numbers:
-    """Return the heads that find a needle, at a length, in the shortest of the runs."""
+    """Return the heads that find a needle at a length, column by column, in the shortest run."""
     entries = record("repeats" if kind == "repeat" else "atlas")
     best = np.array(entries.find(needle=kind, weights="largest"), dtype=float)
     table = entries.select(needle=kind, length=n)[0].result
@@ -142,8 +147,8 @@ def best_times(table: Numbers) -> FloatArray:
     return np.asarray(np.array(rows.TIMES)[losses.argmin(axis=0)])
 
 
-def needles() -> Judged:
-    """Judge the heads that find what they look for."""
+def judge_needles() -> Judged:
+    """Judge the heads that find their needle."""
     kinds = ("previous", "same", "repeat", "induction")
     yield "N1", {kind: len(needle(kind, 512)["head"]) for kind in kinds}
     repeat, plain = needle("repeat", 512), needle("induction", 512)
@@ -153,14 +158,14 @@ def needles() -> Judged:
     off = {name: np.median(abs(np.log(np.maximum(x, 1e-9)))) for name, x in ratios.items()}
     yield "N3", {**off, "slope less variance": off["slope"] - off["variance"]}
     best = best_times(repeat)
-    both, ours, theirs = np.intersect1d(repeat["head"], plain["head"], return_indices=True)
-    smaller = share(best_times(plain)[theirs] < best[ours]) if both.size else 0.0
-    yield "N4", {"above 1": share(best > 1.0), "smaller": smaller, "both": both.size}
+    common, ours, theirs = np.intersect1d(repeat["head"], plain["head"], return_indices=True)
+    smaller = share(best_times(plain)[theirs] < best[ours]) if common.size else 0.0
+    yield "N4", {"above 1": share(best > 1.0), "smaller": smaller, "both": common.size}
     predicted, loss = repeat[f"ahead {LAST}"], needle("repeat", LAST)["loss 1"]
     near = share(abs(predicted - loss) <= np.maximum(0.3, 0.25 * loss))
     yield "N5", {"share": near, "median error": np.median(loss - predicted)}
-    more = needle("repeat", 8192)["loss 1"] - repeat["ahead 8192"]
-    yield "N6", {"share": share(more > 0.0), "median": np.median(more)}
+    excess = needle("repeat", 8192)["loss 1"] - repeat["ahead 8192"]
+    yield "N6", {"share": share(excess > 0.0), "median": np.median(excess)}
     measured = _reaches()
     known = np.isfinite(measured) & np.isfinite(repeat["reach"]) & (repeat["reach"] > 0.0)
     ratio = repeat["reach"][known] / measured[known]
@@ -169,7 +174,7 @@ def needles() -> Judged:
 
 
 def _reaches() -> FloatArray:
-    """Return at how many keys the weight of each head's needle falls below a half, or NaN."""
+    """Return the number of keys at which each head's weight on its needle falls below ½, or NaN."""
     lengths = [n for n in parts.REPEATS if n >= 512]
     weights = np.array([needle("repeat", n)["weight"] for n in lengths])
     measured = np.full(weights.shape[1], np.nan)
@@ -186,21 +191,21 @@ def _reaches() -> FloatArray:
 
 
 def curve() -> tuple[FloatArray, FloatArray]:
-    """Return the multipliers and the losses (multipliers, texts, lengths)."""
-    losses = _by_times(record("price").entries)
+    """Return the multipliers, and the losses of shape (multipliers, texts, lengths)."""
+    losses = _losses_by_times(record("price").entries)
     return np.array(list(losses)), np.array(list(losses.values()))
 
 
-def _by_times(entries: Sequence[Entry]) -> dict[float, list[list[float]]]:
-    """Return the losses of the texts under each multiplier, the smallest first."""
+def _losses_by_times(entries: Sequence[Entry]) -> dict[float, list[list[float]]]:
+    """Return the losses of the texts under each multiplier, the smallest multiplier first."""
     losses: dict[float, list[list[float]]] = {}
     for e in sorted(entries, key=lambda e: float(e.key["times"])):
         losses.setdefault(e.key["times"], []).append(e.result["losses"])
     return losses
 
 
-def least(times: FloatArray, losses: FloatArray) -> float:
-    """Return where the parabola in log t through the lowest point and its neighbours is least."""
+def parabola_minimum(times: FloatArray, losses: FloatArray) -> float:
+    """Return the minimum of the parabola in log t through the lowest point and its neighbours."""
     i = int(np.clip(losses.argmin(), 1, len(times) - 2))
     x, y = np.log(times[i - 1 : i + 2]), losses[i - 1 : i + 2]
     a, b, _ = np.polyfit(x, y, 2)
@@ -208,12 +213,12 @@ def least(times: FloatArray, losses: FloatArray) -> float:
 
 
 def best_at_lengths() -> FloatArray:
-    """Return the best multiplier at each length, of the mean loss of the texts."""
+    """Return the multiplier at each length that is best for the mean loss of the texts."""
     times, losses = curve()
-    return np.array([least(times, of_length) for of_length in losses.mean(axis=1).T])
+    return np.array([parabola_minimum(times, of_length) for of_length in losses.mean(axis=1).T])
 
 
-def price() -> Judged:
+def judge_price() -> Judged:
     """Judge the loss under multipliers of all logits."""
     best, (_, losses) = best_at_lengths(), curve()
     of_lengths = losses.mean(axis=1)[:, LENGTHS_OF_LOSS.index(128) :]
@@ -221,40 +226,40 @@ def price() -> Judged:
     yield "P2", {"drift": best[-1] - best[LENGTHS_OF_LOSS.index(128)]}
     half, twice = (of_lengths[i] - of_lengths[len(of_lengths) // 2] for i in (0, -1))
     yield "P3", {"half less twice": half - twice, "half": half, "twice": twice}
-    beyond = _by_times(record("beyond").entries)
+    beyond = _losses_by_times(record("beyond").entries)
     by_times = {times: np.mean(of_texts, axis=0) for times, of_texts in beyond.items()}
-    right, more = by_times[1.0], by_times[max(by_times)] - by_times[1.0]
-    numbers = {"rise": right[-1] - right[-2], "cost beyond less before": more[-1] - more[-3]}
-    yield "P4", {**numbers, "cost beyond": more[-1], "cost before": more[-3]}
+    base, excess = by_times[1.0], by_times[max(by_times)] - by_times[1.0]
+    numbers = {"rise": base[-1] - base[-2], "cost beyond less before": excess[-1] - excess[-3]}
+    yield "P4", {**numbers, "cost beyond": excess[-1], "cost before": excess[-3]}
 
 
 def costs_of_layers() -> dict[float, FloatArray]:
-    """Return what a multiplier in one layer costs, for each layer, by multiplier."""
+    """Return the cost of each multiplier in one layer, in nats, (layers,), by multiplier."""
     entries = record("layers").entries
-    right = [e.result["losses"][0] for e in entries if e.key["layer"] is None]
-    losses = _by_times([e for e in entries if e.key["layer"] is not None])
-    by_layer = {times: np.reshape(of_all, (len(right), -1)).T for times, of_all in losses.items()}
-    return {times: (of_layer - right).mean(axis=1) for times, of_layer in by_layer.items()}
+    base = [e.result["losses"][0] for e in entries if e.key["layer"] is None]
+    losses = _losses_by_times([e for e in entries if e.key["layer"] is not None])
+    by_layer = {times: np.reshape(of_all, (len(base), -1)).T for times, of_all in losses.items()}
+    return {times: (of_layer - base).mean(axis=1) for times, of_layer in by_layer.items()}
 
 
 def costs_of(part: str, field: str, **at: Any) -> dict[str, FloatArray]:
-    """Return what each change costs at each length, over the same texts as they are."""
-    as_it_is = record("policies").select(policy="transformer", **{"as": "scale"})
-    right = {e.key["text"]: np.array(e.result["losses"]) for e in as_it_is}
+    """Return the cost of each change at each length, in nats, over the same texts unchanged."""
+    unchanged = record("policies").select(policy="transformer", **{"as": "scale"})
+    unchanged_losses = {e.key["text"]: np.array(e.result["losses"]) for e in unchanged}
     costs: dict[str, list[FloatArray]] = {}
     for e in record(part).select(**at):
-        own = right[e.key["text"]]
-        more = np.array(e.result["losses"])[: len(own)] - own
-        costs.setdefault(e.key[field], []).append(more)
-    return {name: np.mean(several, axis=0) for name, several in costs.items()}
+        before = unchanged_losses[e.key["text"]]
+        excess = np.array(e.result["losses"])[: len(before)] - before
+        costs.setdefault(e.key[field], []).append(excess)
+    return {name: np.mean(of_texts, axis=0) for name, of_texts in costs.items()}
 
 
 def factors_of_faults() -> dict[str, float]:
-    """Return the multiplier that each fault is, by bug."""
+    """Return the multiplier of each fault, by bug."""
     return {e.key["bug"]: e.result["times"] for e in record("faults").entries}
 
 
-def changes_of_scale() -> Judged:
+def judge_changes() -> Judged:
     """Judge multipliers of heads and of layers, policies and faults."""
     slopes = np.array([e.result["late"] for e in record("slopes").entries])
     _, low, high = interval(slopes)
@@ -276,7 +281,7 @@ def changes_of_scale() -> Judged:
 
 
 def _differs_at_512(policy: Policy) -> bool:
-    """Return whether a policy for dot products has not the α 1 at 512 keys, within 5 %."""
+    """Return whether a policy for dot products has an α off 1 by more than 5 %, at 512 keys."""
     alpha = float(np.max(policy.alpha(np.array([512.0]), 64)))
     return policy.applied_to != "cosine" and abs(math.log(max(alpha, 1e-9))) > math.log(1.05)
 
@@ -284,53 +289,53 @@ def _differs_at_512(policy: Policy) -> bool:
 # --- laws of others -------------------------------------------------------------------------------
 
 
-def changes(name: str, model: str = "SmolLM2", **at: Any) -> FloatArray:
-    """Return how a number of each head changes with n, by default up to LAST tokens."""
+def growth_of(name: str, model: str = "SmolLM2", **at: Any) -> FloatArray:
+    """Return the growth of a number with n for each head, by default up to LAST tokens."""
     run = {"tokens": LAST} if model == "SmolLM2" else {}
-    value, _, _ = column("laws", name, model=model, **(at or {"growth": "laws", **run}))
-    return np.asarray(value)
+    growth, _, _ = column("laws", name, model=model, **(at or {"growth": "laws", **run}))
+    return np.asarray(growth)
 
 
-def dispersion() -> Judged:
+def judge_dispersion() -> Judged:
     """Judge the law of dispersion: its bound, its rate, its premise."""
     n = max(parts.LONG_LENGTHS)
     spread = heads(n, "range", "laws", n)
     yield "L1", {"share": share(spread > math.log(n)), "median range": np.median(spread)}
-    rest, all_keys = changes("largest_rest"), changes("largest")
+    rest, all_keys = growth_of("largest_rest"), growth_of("largest")
     numbers = {"rest": np.median(rest), "below": share(rest < -0.75)}
     yield "L2", {**numbers, "median": np.median(all_keys)}
-    more = heads(LAST, "range", "laws") - heads(128, "range", "laws")
-    yield "L3", {"share": share(more > 0.0), "median": np.median(more)}
+    widening = heads(LAST, "range", "laws") - heads(128, "range", "laws")
+    yield "L3", {"share": share(widening > 0.0), "median": np.median(widening)}
 
 
-def vanishing() -> Judged:
+def judge_vanishing() -> Judged:
     """Judge the law of vanishing variance."""
-    smollm2, minilm = changes("output"), changes("output", "MiniLM")
+    smollm2, minilm = growth_of("output"), growth_of("output", "MiniLM")
     yield "L4", {"falls": (smollm2[:9] < 0.0).sum(), "median": np.median(smollm2[:9])}
     numbers = {"falls": share(smollm2 < 0.0), "median": np.median(smollm2)}
     yield "L5", {**numbers, "MiniLM": share(minilm < 0.0), "MiniLM median": np.median(minilm)}
-    at = {"source": inputs.SOURCES[0], "growth": "output"}
-    smollm2, minilm = (changes("output", model, **at) for model in ("SmolLM2", "MiniLM"))
+    at = {"source": SOURCES[0], "growth": "output"}
+    smollm2, minilm = (growth_of("output", model, **at) for model in ("SmolLM2", "MiniLM"))
     numbers = {"first": (smollm2[:9] < 0.0).sum(), "median of first": np.median(smollm2[:9])}
     numbers |= {"median": np.median(smollm2), "MiniLM first": (minilm[:12] < 0.0).sum()}
     yield "L10", numbers
 
 
-def scales() -> Judged:
+def judge_scales() -> Judged:
     """Judge the laws of counted gaps and of moments."""
     from scipy.stats import spearmanr  # takes longer to load than all verdicts take
 
     tail, largest, half = (heads(SEEN, x, "laws") for x in ("tail", "largest_rest", "half"))
     numbers = {"correlation": spearmanr(tail, largest).statistic, "half": np.median(half)}
     yield "L6", {**numbers, "above 1": share(tail > 1.0)}
-    xi = changes("tail")
+    xi = growth_of("tail")
     low, median, high = np.percentile(xi, (25, 50, 75))
     yield "L7", {"median": median, "near 1": share(abs(xi - 1.0) <= 0.25), "apart": high - low}
     table = needle("repeat", 512)
     rule, best = table["gap_rest"] / table["variance_rest"], best_times(table)
-    kept = np.clip(rule, 0.5, 2.0)
-    octaves = np.median(abs(np.log2(kept / best)))
-    yield "L8", {"octaves": octaves, "above": share(kept > best), "heads": rule.size}
+    on_grid = np.clip(rule, 0.5, 2.0)
+    octaves = np.median(abs(np.log2(on_grid / best)))
+    yield "L8", {"octaves": octaves, "above": share(on_grid > best), "heads": rule.size}
     middle, of_all = float(np.median(rule)), best_at_lengths()[LENGTHS_OF_LOSS.index(512)]
     further = abs(math.log(of_all)) - abs(math.log(of_all / middle))
     yield "L9", {"rule": middle, "best's |log| to 1 less to the rule": further, "best": of_all}

@@ -15,7 +15,7 @@ from tests.nbval_compare import text_difference
 def test_the_atlas_is_the_record():
     atlas, record, start = json.loads(json.dumps(heads.atlas())), load("real_heads_atlas"), 0
     for model, measured in zip(atlas["models"], heads.MODELS, strict=True):
-        entry = record.find(model=measured.name, **measured.at)
+        entry = record.find(model=measured.name, **measured.run)
         count = model["layers"] * model["heads"]
         assert count == len(entry["alpha"])
         for name in ("alpha", "keys_rest", "first", "output", "entropy", "random_keys"):

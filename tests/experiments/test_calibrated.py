@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 
 from experiments import calibrate
 from experiments.judges import calibrated
-from experiments.real_heads.inputs import Model
+from experiments.real_heads.models import Model
 
 
 @pytest.mark.parametrize("length", [256, 512, 1024, 2048])

@@ -37,7 +37,7 @@ class OddAttention(nn.Module):
 def test_a_layer_with_everything_in_it_is_measured():
     layer = OddAttention()
     calls, other = (
-        watched.run(layer, lambda: layer(torch.zeros(N, 8)), which) for which in (False, True)
+        watched.measure(layer, lambda: layer(torch.zeros(N, 8)), which) for which in (False, True)
     )
     [(place, what)] = calls.items()
     row = describe_call(what, {"other": other[place]})

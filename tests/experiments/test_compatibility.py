@@ -14,8 +14,8 @@ from experiments.compatibility.cells import (
     RIGHT,
     TOOLS,
     cell,
-    cells,
     entries_to_compute,
+    family_cells,
     supports,
 )
 from experiments.records import load
@@ -23,7 +23,7 @@ from experiments.records import load
 page = import_module("experiments.compatibility.__main__")
 
 RECORD = load("compatibility")
-FOUND = page.read(RECORD)
+FOUND = page.answers_by_cell(RECORD)
 
 
 def test_the_record_has_every_cell_and_the_page_shows_it():
@@ -59,4 +59,4 @@ def test_a_cell_is_recorded_as_a_run_finds_it(family, column, tools):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [*FAMILIES, *MORE])
 def test_every_cell_is_as_recorded(family):
-    assert cells(family) == RECORD.find(family=family)
+    assert family_cells(family) == RECORD.find(family=family)

@@ -23,7 +23,7 @@ def case(check):
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler has its own
-@pytest.mark.parametrize("check", [*map(case, checks.planned("cpu"))])
+@pytest.mark.parametrize("check", [*map(case, checks.planned_checks("cpu"))])
 def test_a_tool_rounds_as_its_type_does(check):
     if check.tool == "steps" and check.dtype != "float32":
         pytest.skip("parameters of half precision cannot take a small step")
@@ -36,7 +36,7 @@ def test_a_tool_rounds_as_its_type_does(check):
 @pytest.mark.parametrize("tool", checks.TOOLS)
 def test_a_tool_on_cuda_is_that_of_the_cpu(tool):
     wrong = {}
-    for check in checks.planned("cuda"):
+    for check in checks.planned_checks("cuda"):
         if check.tool == tool and not (check.compiled and check.dtype != "bfloat16"):
             error = check.error("cuda", 1024)
             if error > check.limit:

@@ -8,20 +8,20 @@ from torch.nn import functional
 from attnlib.calibration import scale_gradient
 from experiments import kinds as recorder
 from experiments.compatibility import tiny
-from experiments.real_heads import inputs, kinds
-from experiments.real_heads.inputs import Model
+from experiments.real_heads import kinds, models
+from experiments.real_heads.models import Model
 
 
 @pytest.fixture
 def characters(monkeypatch):
     """Make each character a token of a tiny model, and texts that need no package."""
     module = tiny("Llama", "sdpa", head=True, vocab_size=128, initializer_range=0.5).double()
-    model = Model("characters", inputs.frozen(module), lambda text: list(map(ord, text)), chr)
-    monkeypatch.setattr(inputs, "smollm2", lambda: model)
+    model = Model("characters", models.freeze(module), lambda text: list(map(ord, text)), chr)
+    monkeypatch.setattr(models, "smollm2", lambda: model)
     lines = [f"{number:03d} words\n" for number in range(900)]
     for kind in (*kinds.KINDS, "numbered"):
         monkeypatch.setitem(kinds.KINDS, kind, lambda kind=kind: kind.upper() + "".join(lines))
-        digest = inputs.hashlib.sha256(kinds.KINDS[kind]().encode()).hexdigest()
+        digest = kinds.hashlib.sha256(kinds.KINDS[kind]().encode()).hexdigest()
         monkeypatch.setitem(kinds.SHA256, kind, digest)
     kinds.text.cache_clear()
     yield model

@@ -11,8 +11,8 @@ from attnlib.probing.measure import measure as measured
 from attnlib.probing.observer import Observer
 from attnlib.probing.tokens import TokenTracker
 from experiments.compatibility import tiny
-from experiments.real_heads import inputs, parts, rows
-from experiments.real_heads.inputs import Model
+from experiments.real_heads import models, parts, rows, source_texts
+from experiments.real_heads.models import Model
 
 LAYERS, HEADS, WORDS = 2, 4, 60
 
@@ -23,7 +23,7 @@ def llama():
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(3.0)  # so that heads differ
-    return inputs.frozen(model)
+    return models.freeze(model)
 
 
 @pytest.fixture
@@ -32,7 +32,9 @@ def small(monkeypatch):
     model = Model("SmolLM2", llama(), lambda text: [ord(character) % WORDS for character in text])
     monkeypatch.setattr(parts, "MODELS", {"SmolLM2": lambda: model})
     whole = "".join(map(chr, np.random.default_rng(0).integers(32, 120, 3000)))
-    monkeypatch.setattr(inputs, "text", lambda source, i, shift=0: whole[17 * i + shift % 7 :])
+    monkeypatch.setattr(
+        source_texts, "source_text", lambda source, i, shift=0: whole[17 * i + shift % 7 :]
+    )
     for name, size in {"SHORT": 32, "LAYER": 16, "COMMA": "a"}.items():
         monkeypatch.setattr(parts, name, size)
     return model
@@ -110,13 +112,13 @@ def test_slopes_are_derivatives(small):
             factor = torch.ones(HEADS, 1)
             factor[head % HEADS] = times
             with torch.no_grad(), rescale(factor=factor, layers=[head // HEADS]):
-                late.append(float(parts.losses_of(small, ids)[parts.SHORT // 2 :].mean()))
+                late.append(float(parts.token_losses(small, ids)[parts.SHORT // 2 :].mean()))
         assert slopes["late"][head] == pytest.approx((late[1] - late[0]) / 0.04, rel=0.02, abs=1e-4)
 
 
 def test_the_tail_of_a_row_by_hand():
     logits = torch.tensor([[[0.0, 3.0, -1.0, 2.5, 2.0, -math.inf]]], dtype=torch.float64)
-    tail = {name: number.item() for name, number in rows.tails(logits).items()}
+    tail = {name: number.item() for name, number in rows.tail_table(logits).items()}
     gaps = np.array([0.0, 0.5, 1.0, 3.0, 4.0])
     assert (tail["n"], tail["range"]) == (5, 4.0)
     assert tail["largest"] == pytest.approx(1.0 / np.exp(-gaps).sum())

@@ -4,13 +4,13 @@ import numpy as np
 
 from attnlib.rows import collision_probability, softmax
 from experiments.real_heads import rows, shown
-from experiments.real_heads.inputs import Model
+from experiments.real_heads.models import Model
 from tests.experiments.test_real_heads import HEADS, LAYERS, WORDS, llama
 
 
 def weights(entry):
     """Return the rows of a recorded head."""
-    q, k = shown.unpacked(entry["queries"]), shown.unpacked(entry["keys"])
+    q, k = shown.unpack_vectors(entry["queries"]), shown.unpack_vectors(entry["keys"])
     logits = q @ k.T * entry["scale"]
     if entry["causal"]:
         logits[np.triu_indices(len(q), 1)] = -np.inf
@@ -27,7 +27,7 @@ def test_queries_and_keys_of_a_head_are_those_of_the_model(monkeypatch):
     expected = entry["rows"]
     for layer, head in ((0, 0), (LAYERS - 1, HEADS - 1)):
         shown_head = shown.Shown("SmolLM2", layer, head, "", rows.repeated_needle)
-        entry = shown.recorded(shown_head)
+        entry = shown.head_vectors(shown_head)
         assert entry["causal"]
         assert entry["tokens"] == [str(token) for token in ids]
         np.testing.assert_allclose(

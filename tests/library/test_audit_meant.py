@@ -54,7 +54,7 @@ def made(family, **settings):
 
 
 def test_the_file_is_what_the_census_says():
-    assert meant.PATH.read_text("utf-8") == meant.written()
+    assert meant.PATH.read_text("utf-8") == meant.toml_text()
 
 
 @pytest.mark.parametrize("family", OF_THIS_YEAR)

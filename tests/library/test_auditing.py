@@ -170,7 +170,7 @@ class Sunk(torch.nn.Module):
         self.learned = learned
 
     def forward(self, q, k, v):
-        logits = self.gain * written_out.scaled(q, k)
+        logits = self.gain * written_out.scaled_products(q, k)
         sink = self.sink if self.learned else self.sink.detach()
         sink = sink[:, None, None].to(q.dtype).expand(*logits.shape[:-1], 1)
         return torch.cat([logits, sink], -1).softmax(-1)[..., :-1] @ v

@@ -20,7 +20,7 @@ def readings(figure):
 
 def logits_of(entry, query):
     """The logits that a query sees, from the record."""
-    q, k = shown.unpacked(entry["queries"]), shown.unpacked(entry["keys"])
+    q, k = shown.unpack_vectors(entry["queries"]), shown.unpack_vectors(entry["keys"])
     end = query + 1 if entry["causal"] else len(k)
     return entry["scale"] * k[:end] @ q[query]
 

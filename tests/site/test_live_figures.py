@@ -169,7 +169,7 @@ def test_trained_heads(shows):
     page.keyboard.press("ArrowRight")
     assert name.inner_text().startswith("SmolLM2, layer 18, head 7:")
     figure, record = page.locator("#fig-models-attend"), load("real_heads_shown")
-    p = rows.softmax(logits_of(record.find(**shown.SHOWN[0].at), 36), 0.5)
+    p = rows.softmax(logits_of(record.find(**shown.SHOWN[0].record_key), 36), 0.5)
     figure.get_by_label("Multiplier of all logits", exact=True).fill("0.5")
     keys = float(readings(figure)["effective keys, 1/Σp²"].split(" of ")[0])
     assert keys == pytest.approx(1 / rows.collision_probability(p), rel=6e-3)

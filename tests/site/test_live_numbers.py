@@ -180,7 +180,7 @@ def test_every_row_is_the_library_s(call):
         }))"""
     )
     for head, of_head in zip(shown.SHOWN, rows_by_head, strict=True):
-        table = load("real_heads_shown").find(**head.at)
+        table = load("real_heads_shown").find(**head.record_key)
         for query in range(1, len(of_head), 7):
             logits = logits_of(table, query)
             for times, row in zip((0.5, 1, 3), of_head[query], strict=True):
