@@ -34,7 +34,7 @@ def append(path: Path, value: Any) -> None:
     """
     line = json.dumps(value, allow_nan=False).encode() + b"\n"
     with path.open("ab+") as file:
-        file.truncate(_complete_bytes(path))
+        file.truncate(_complete_length(path))
         file.write(line)
         file.flush()
         os.fsync(file.fileno())
@@ -46,8 +46,8 @@ def lines(path: Path) -> list[Any]:
     Raises ValueError, which names the line, where a complete line is not JSON.
     """
     values = []
-    whole = path.read_bytes()[: _complete_bytes(path)] if path.exists() else b""
-    for number, line in enumerate(whole.splitlines(), 1):
+    content = path.read_bytes()[: _complete_length(path)] if path.exists() else b""
+    for number, line in enumerate(content.splitlines(), 1):
         try:
             values.append(json.loads(line))
         except ValueError as error:
@@ -55,6 +55,6 @@ def lines(path: Path) -> list[Any]:
     return values
 
 
-def _complete_bytes(path: Path) -> int:
+def _complete_length(path: Path) -> int:
     """Return the number of bytes up to the end of the last complete line of a file."""
     return path.read_bytes().rfind(b"\n") + 1

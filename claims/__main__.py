@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 import claims
-from attnlib.cli.application import AsJson, CommandError, OneLineCommand, application
+from attnlib.cli.application import AsJson, CommandError, OneLineCommand, make_application
 
-app = application("The claims of the book's sources, each with its check.")
+app = make_application("The claims of the book's sources, each with its check.")
 
 
 @app.command(cls=OneLineCommand)

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration import fit_scales, needles, repeated_tokens
-from attnlib.calibration.gradient import by_head
+from attnlib.calibration.gradient import sum_by_head
 from attnlib.calibration.logit_factors import Place
 from attnlib.calibration.passes import (
     LogFactor,
@@ -99,7 +99,7 @@ def gradient(of: int | str, text: int) -> Fields:
     """Return the loss and ∂L/∂log t of each head, in nats."""
     both = passes(of, text)
     layers = list(dict.fromkeys(part.place.layer for part in both.parts))
-    return {"loss": both.loss, "gradient": to_json(by_head(both, layers))}
+    return {"loss": both.loss, "gradient": to_json(sum_by_head(both, layers))}
 
 
 def loss_at_shift(of: int | str, text: int, shift: float) -> Fields:

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from attnlib.cli.application import CommandError, application
+from attnlib.cli.application import CommandError, make_application
 from experiments.gpu import command
 
-app = application("Train small models, and compare them.")
+app = make_application("Train small models, and compare them.")
 
 
 @app.callback()

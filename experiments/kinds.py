@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from attnlib.calibration.gradient import by_head
+from attnlib.calibration.gradient import sum_by_head
 from attnlib.calibration.passes import Loss, loss_and_gradients
 from experiments import provenance
 from experiments.calibrate import PASSAGE, add_missing, constant_factor, contrastive
@@ -125,7 +125,7 @@ def at_factors(module: nn.Module, text: Tensor, loss: Loss, shifts: tuple[float,
     }
     return {
         "loss": unchanged.loss,
-        "gradient": to_json(by_head(unchanged, layers)),
+        "gradient": to_json(sum_by_head(unchanged, layers)),
         "log_t": list(shifted),
         "losses": [reading.loss for reading in shifted.values()],
     }

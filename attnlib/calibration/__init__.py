@@ -1,7 +1,7 @@
 """Measure whether a trained model's own loss falls with another scale, and fit that scale.
 
 - `scale_gradient` measures ∂L/∂log t of every head, for logits times t; `from_gradients` computes
-  the same from the gradients of weights.
+  it from the gradients of a model's weights.
 - `fit_scales` fits factors t, `ScaleFit.apply` puts them into the model.
 - `needles` measures heads at the key that each query is intended to find.
 
@@ -9,9 +9,9 @@ Chapter: calibration.
 """
 
 from attnlib.calibration.fit import ScaleFit, fit_scales
+from attnlib.calibration.from_gradients import from_gradients
 from attnlib.calibration.gradient import ScaleGradient, scale_gradient
 from attnlib.calibration.needles import Needles, needles, repeated_tokens
-from attnlib.calibration.weights import from_gradients
 
 __all__ = [
     "Needles",

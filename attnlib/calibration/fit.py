@@ -15,39 +15,40 @@ from torch import nn
 from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.attention.options import named_policy
-from attnlib.calibration.fold_factors import Applied, fold, registered
-from attnlib.calibration.gradient import by_head, same_heads
+from attnlib.calibration.fold_factors import Applied, fold, register_factors
+from attnlib.calibration.gradient import check_heads, sum_by_head
 from attnlib.calibration.logit_factors import Place
-from attnlib.calibration.pass_cache import Cache, Slope
+from attnlib.calibration.pass_cache import Cache, Objective
 from attnlib.calibration.passes import Loss, loss_and_gradients, own_loss
 from attnlib.policies import Policy
 from attnlib.sampling import Estimate, mean_and_error
 
 Per = Literal["model", "layer", "head"]
 
-Report = Callable[[str, float], None]
-"""A function of the name of what was computed, such as "fit" or "held out", and its loss."""
+OnPass = Callable[[str, float], None]
+"""A function of the name of a finished pass, such as "fit" or "held out", and its loss."""
 
-LARGEST = math.log(8.0)
-"""The largest |log t| that is tried, at the length of reference."""
+LARGEST_LOG_FACTOR = math.log(8.0)
+"""The largest |log t| that is tried, at n₀."""
 
 STEP = 0.1
-"""The first step in log t, and half the distance over which curvature is measured."""
+"""The first step in log t; the curvature is measured over twice this distance."""
 
-SMALLEST = 1e-6
-"""What stands for the factor 0 that log n gives a row of one key, whose weight is 1 anyway."""
+SMALLEST_RATIO = 1e-6
+"""The least ratio of a rule to its value at n₀: log n gives 0 for one key, whose weight is 1
+anyway."""
 
 TOLERANCE = 1e-4
 """A fit ends where the gradient is this share of the first one, or the loss hardly falls."""
 
-OUTSIDE = 1e-3
-"""How far t may lie outside its interval before a fit says so, as a share."""
+INTERVAL_SLACK = 1e-3
+"""Relative distance by which t may lie outside its interval without a remark."""
 
 PATIENCE = 2
-"""How many steps may pass without a lower loss on the texts that only say when to stop."""
+"""A fit stops after so many steps in a row without a lower loss on the texts held out."""
 
 HELD_OUT = 4
-"""Where several numbers are fitted, one text in so many only says when to stop."""
+"""Where several numbers are fitted, one text in so many is held out to say when to stop."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,8 @@ class ScaleFit:
 
         Places of heads that a layer lacks are NaN.
         """
-        growth = [self._growth(np.array(float(n)), d) for d in self.dimensions]
-        factors: FloatArray = np.exp(self.a + self.b * np.array(growth)[:, None])
+        log_rules = [self._log_rule(np.array(float(n)), d) for d in self.dimensions]
+        factors: FloatArray = np.exp(self.a + self.b * np.array(log_rules)[:, None])
         return factors
 
     @property
@@ -110,23 +111,23 @@ class ScaleFit:
 
     @property
     def doubt(self) -> str:
-        """Return a remark in words where t lies outside its interval, with the reason; else ""."""
+        """Return a remark with the reason if t lies outside its interval, else ""."""
         low, high = self.interval or (0.0, math.inf)
         t = math.exp(np.nanmax(self.a))
-        if low * (1.0 - OUTSIDE) <= t <= high * (1.0 + OUTSIDE):
+        if low * (1.0 - INTERVAL_SLACK) <= t <= high * (1.0 + INTERVAL_SLACK):
             return ""
         return (
             f"; t = {t:.3g} lies outside its interval, {low:.3g} to {high:.3g}: it was stopped by "
-            f"`steps`, or at a factor of {math.exp(LARGEST):.0f}"
+            f"`steps`, or at a factor of {math.exp(LARGEST_LOG_FACTOR):.0f}"
         )
 
     def __str__(self) -> str:
         low, high = self.gain_interval
-        what = f"a fit per {self.per}, {self.law}"
+        label = f"a fit per {self.per}, {self.law}"
         gain = f"gains {self.gain.value:+.3g} nats ({low:+.3g} to {high:+.3g}, 95 %)"
         advice = "worth a change" if self.recommended else "leave the model as it is"
         texts = f"on {self.before.size} texts that it has not seen"
-        return f"{what}: {gain} {texts}: {advice}{self.doubt}"
+        return f"{label}: {gain} {texts}: {advice}{self.doubt}"
 
     def apply(self, model: nn.Module, name: str = "attnlib-fitted") -> Applied:
         """Put the factors into the model, for good.
@@ -144,20 +145,20 @@ class ScaleFit:
         Returns an `Applied`, whose `undo()` takes the factors back. Raises ValueError where neither
         way is possible.
         """
-        why = "factors that depend on n do not fit into its weights"
+        obstacle = "factors that depend on n do not fit into its weights"
         if not np.nan_to_num(self.b).any():
-            factors = {layer: self._of_layer(layer, np.ones(1))[:, 0] for layer in self.layers}
-            done = fold(model, factors, self.text, self.loss)
-            if done is not None:
-                return done
-            why = (
+            factors = {layer: self._layer_factors(layer, np.ones(1))[:, 0] for layer in self.layers}
+            applied = fold(model, factors, self.text, self.loss)
+            if applied is not None:
+                return applied
+            obstacle = (
                 f"what makes the queries of {self.layers[0]} or another layer has no name that is "
                 "known, or does not scale them: name it in the module's query_projection, or "
                 "packed_projection where keys and values are in it"
             )
         if not hasattr(model, "set_attn_implementation"):
-            raise ValueError(f"{type(model).__name__} is not of transformers, and {why}")
-        return registered(model, self._of_layer, name)
+            raise ValueError(f"{type(model).__name__} is not of transformers, and {obstacle}")
+        return register_factors(model, self._layer_factors, name)
 
     def to_json(self) -> str:
         """Return the fit and its gain as JSON text; null for heads that a layer lacks."""
@@ -166,14 +167,16 @@ class ScaleFit:
         lists = {"a": _lists(self.a), "b": _lists(self.b)}
         return json.dumps({**fields, **lists, "gain": self.gain.value})
 
-    def _growth(self, n: FloatArray, d: int) -> FloatArray:
-        return growth(self.law, self.rule, self.train_length, n, d)
+    def _log_rule(self, n: FloatArray, d: int) -> FloatArray:
+        """Return r(n) of this fit, for heads of d dimensions."""
+        return log_rule(self.law, self.rule, self.train_length, n, d)
 
-    def _of_layer(self, layer: str, n: FloatArray) -> FloatArray:
+    def _layer_factors(self, layer: str, n: FloatArray) -> FloatArray:
+        """Return t of a layer's heads for queries that see n keys, (…, heads, queries)."""
         row = self.layers.index(layer)
-        known = np.isfinite(self.a[row])
-        a, b = self.a[row, known, None], self.b[row, known, None]
-        factors: FloatArray = np.exp(a + b * self._growth(n, self.dimensions[row]))
+        heads = np.isfinite(self.a[row])
+        a, b = self.a[row, heads, None], self.b[row, heads, None]
+        factors: FloatArray = np.exp(a + b * self._log_rule(n, self.dimensions[row]))
         return factors
 
 
@@ -187,7 +190,7 @@ def fit_scales(
     law: str | Policy = "constant",
     train_length: float | None = None,
     steps: int = 12,
-    report: Report | None = None,
+    report: OnPass | None = None,
     memory: Cache | None = None,
     partial: bool = False,
 ) -> ScaleFit:
@@ -216,30 +219,30 @@ def fit_scales(
     for arguments that are not as above, and the errors of `scale_gradient`. Chapter: calibration.
     """
     steps = _checking.integer("steps", steps, minimum=1)
-    texts, unused = _checking.batches("train", train), _checking.batches("test", test)
-    if not texts or len(unused) < 2:
+    texts, test_texts = _checking.batches("train", train), _checking.batches("test", test)
+    if not texts or len(test_texts) < 2:
         raise ValueError(
             f"train must hold a text or more and test two or more, got {len(texts)} and "
-            f"{len(unused)}"
+            f"{len(test_texts)}"
         )
     loss = loss or own_loss
     fitting = Fitting(model, texts, loss, per, law, train_length, memory or Cache(), partial)
-    every = HELD_OUT if fitting.parameters > 1 else len(texts) + 1
-    held = texts[every - 1 :: every]
-    used = [text for i, text in enumerate(texts) if i % every != every - 1]
-    best = fitting.fit(used, held, steps, report or (lambda what, value: None))
-    before = np.array([fitting.loss_of(text, None) for text in unused])
-    after = np.array([fitting.loss_of(text, best) for text in unused])
+    period = HELD_OUT if fitting.parameter_count > 1 else len(texts) + 1
+    held_out = texts[period - 1 :: period]
+    fitted = [text for i, text in enumerate(texts) if i % period != period - 1]
+    best = fitting.fit(fitted, held_out, steps, report or (lambda what, value: None))
+    before = np.array([fitting.loss_of(text, None) for text in test_texts])
+    after = np.array([fitting.loss_of(text, best) for text in test_texts])
     return ScaleFit(
         fitting.layers,
         fitting.dimensions,
         per,
         fitting.law,
         fitting.n0,
-        *fitting.spread(best),
+        *fitting.expand(best),
         before,
         after,
-        fitting.interval(used, best) if per == "model" and law != "log" else None,
+        fitting.interval(fitted, best) if per == "model" and law != "log" else None,
         fitting.rule,
         texts[0],
         loss,
@@ -247,9 +250,9 @@ def fit_scales(
 
 
 class Fitting:
-    """Hold the parameters of a fit, and compute the loss and gradient of texts in them.
+    """Hold the parameters of a fit, and compute losses of texts and their gradients in these.
 
-    The arguments are those of `fit_scales`, which says what is raised.
+    Arguments and errors are those of `fit_scales`.
     """
 
     def __init__(
@@ -269,81 +272,84 @@ class Fitting:
             self.rule = named_policy("law", law)
             law = cast(Policy, self.rule).name
         self.law, self.memory = law, memory
-        self.read = functools.partial(loss_and_gradients, model, loss=loss, partial=partial)
-        first = self.read(texts[0])
-        sizes = {part.place.layer: part.place.d for part in first.parts}
+        self.run_pass = functools.partial(loss_and_gradients, model, loss=loss, partial=partial)
+        first_pass = self.run_pass(texts[0])
+        sizes = {part.place.layer: part.place.d for part in first_pass.parts}
         self.layers, self.dimensions = list(sizes), list(sizes.values())
         self.heads: dict[tuple[str, int], int] = {}
-        self.there = np.isfinite(by_head(first, self.layers))
-        most = max(float(part.keys.max()) for part in first.parts)
+        self.head_exists = np.isfinite(sum_by_head(first_pass, self.layers))
+        most_keys = max(float(part.keys.max()) for part in first_pass.parts)
         given = train_length is not None
-        self.n0 = _checking.positive("train_length", train_length) if given else most
-        layers, heads = self.there.shape
+        self.n0 = _checking.positive("train_length", train_length) if given else most_keys
+        layers, heads = self.head_exists.shape
         self.shape = {"model": (1, 1), "layer": (layers, 1), "head": (layers, heads)}[per]
-        self.parameters = math.prod(self.shape) * (2 if law == "log" else 1)
+        self.parameter_count = math.prod(self.shape) * (2 if law == "log" else 1)
 
-    def spread(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return a and b, (layers, heads), of the parameters x; NaN for heads a layer lacks."""
-        two = x.reshape(-1, *self.shape)
-        a = np.where(self.there, two[0], np.nan)
-        b = float(self.rule is not None) if len(two) == 1 else two[1]
-        return a, np.where(self.there, b, np.nan)
+    def expand(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return a and b, (layers, heads), of parameters x; NaN for heads that a layer lacks."""
+        coefficients = x.reshape(-1, *self.shape)
+        a = np.where(self.head_exists, coefficients[0], np.nan)
+        b = float(self.rule is not None) if len(coefficients) == 1 else coefficients[1]
+        return a, np.where(self.head_exists, b, np.nan)
 
     def loss_of(self, text: Any, x: FloatArray | None) -> float:
-        """Return the loss of a text under the factors of x, None for t = 1; it is cached."""
-        return self._pass("loss", text, x)[0]
+        """Return the loss of a text at parameters x, or at t = 1 for None; it is cached."""
+        return self._cached_pass("loss", text, x)[0]
 
-    def slope(self, text: Any, x: FloatArray) -> Slope:
-        """Return the loss of a text and its gradient in the parameters, at x; they are cached."""
-        return self._pass("slope", text, x)
+    def objective(self, text: Any, x: FloatArray) -> Objective:
+        """Return the loss of a text at parameters x and its gradient in them; both are cached."""
+        return self._cached_pass("slope", text, x)
 
-    def _pass(self, what: str, text: Any, x: FloatArray | None) -> Slope:
-        a, b = self.spread(np.zeros(self.parameters) if x is None else x)
+    def _cached_pass(self, what: str, text: Any, x: FloatArray | None) -> Objective:
+        """Return the loss of a text, for `what` = "loss", or for "slope" its gradient too."""
+        a, b = self.expand(np.zeros(self.parameter_count) if x is None else x)
 
         def log_factor(place: Place, keys: FloatArray) -> FloatArray:
-            same_heads(self.heads, place)
+            check_heads(self.heads, place)
             if x is None:
                 return np.zeros(())
             row, heads = self.layers.index(place.layer), slice(place.heads)
-            rise = growth(self.law, self.rule, self.n0, keys, place.d)
-            factors: FloatArray = a[row, heads, None] + b[row, heads, None] * rise
-            return factors
+            r = log_rule(self.law, self.rule, self.n0, keys, place.d)
+            log_t: FloatArray = a[row, heads, None] + b[row, heads, None] * r
+            return log_t
 
-        def compute() -> Slope:
-            results = self.read(text, log_factor=log_factor, gradient=what == "slope")
+        def compute() -> Objective:
+            results = self.run_pass(text, log_factor=log_factor, gradient=what == "slope")
             if what == "loss":
                 return results.loss, np.empty(0)
-            slopes = [by_head(results, self.layers)]
+            gradients = [sum_by_head(results, self.layers)]
             if self.law == "log":
-                slopes += [by_head(results, self.layers, power=1) - math.log(self.n0) * slopes[0]]
+                gradients += [
+                    sum_by_head(results, self.layers, power=1) - math.log(self.n0) * gradients[0]
+                ]
             shared = tuple(axis for axis, size in enumerate(self.shape, 1) if size == 1)
-            return results.loss, np.nan_to_num(slopes).sum(axis=shared).ravel()
+            return results.loss, np.nan_to_num(gradients).sum(axis=shared).ravel()
 
         return self.memory.get_or_compute(compute, what, self.law, self.n0, self.shape, text, x)
 
-    def fit(self, used: list[Any], held: list[Any], steps: int, report: Report) -> FloatArray:
-        """Return the parameters of the last step on `used`, or, if `held`, of its least loss."""
-        best, unit = np.zeros(self.parameters), (0.0, 0.0)
-        least = np.mean([self.loss_of(text, None) for text in held]) if held else math.inf
+    def fit(self, train: list[Any], held_out: list[Any], steps: int, report: OnPass) -> FloatArray:
+        """Return the parameters after the last step, or those of the least loss on `held_out`."""
+        best, unit = np.zeros(self.parameter_count), (0.0, 0.0)
+        least = np.mean([self.loss_of(text, None) for text in held_out]) if held_out else math.inf
         waited = 0
 
-        def value(u: FloatArray) -> tuple[float, FloatArray]:
+        def mean_objective(u: FloatArray) -> tuple[float, FloatArray]:
             nonlocal unit
-            slopes = [self.slope(text, STEP * u) for text in used]
-            loss = float(np.mean([pair[0] for pair in slopes]))
-            gradient: FloatArray = np.mean([slope for _, slope in slopes], axis=0)
+            objectives = [self.objective(text, STEP * u) for text in train]
+            loss = float(np.mean([pair[0] for pair in objectives]))
+            gradient: FloatArray = np.mean([gradient for _, gradient in objectives], axis=0)
             report("fit", loss)
-            if not unit[1]:  # the first step takes one number to STEP, whatever the loss counts
+            if not unit[1]:  # whatever the loss's unit, the first step moves a parameter by STEP
                 unit = loss, float(np.abs(gradient).max()) or 1.0
             return (loss - unit[0]) / unit[1] / STEP, gradient / unit[1]
 
         def after_step(intermediate_result: Any) -> None:
             nonlocal best, least, waited
             x = STEP * intermediate_result.x
-            if not held:
+            if not held_out:
                 best = x
                 return
-            loss = float(np.mean([self.loss_of(text, x) for text in held]))
+            loss = float(np.mean([self.loss_of(text, x) for text in held_out]))
             report("held out", loss)
             if loss < least:
                 best, least, waited = x, loss, 0
@@ -353,46 +359,48 @@ class Fitting:
                 raise StopIteration
 
         optimize.minimize(
-            value,
+            mean_objective,
             best,
             jac=True,
             method="L-BFGS-B",
-            bounds=[(-LARGEST / STEP, LARGEST / STEP)] * best.size,
+            bounds=[(-LARGEST_LOG_FACTOR / STEP, LARGEST_LOG_FACTOR / STEP)] * best.size,
             callback=after_step,
             options={"maxiter": steps, "ftol": TOLERANCE**2, "gtol": TOLERANCE},
         )
         return best
 
     def interval(self, texts: list[Any], x: FloatArray) -> tuple[float, float] | None:
-        """Return the 95 % interval of one factor t; None for one text, or a curvature ≤ 0."""
+        """Return the 95 % interval over texts of t near e^x; None for one text or curvature ≤ 0."""
         if len(texts) < 2:
             return None
-        below, middle, above = (
-            np.array([self.slope(text, x + h)[1][0] for text in texts]) for h in (-STEP, 0.0, STEP)
+        below, centre, above = (
+            np.array([self.objective(text, x + h)[1][0] for text in texts])
+            for h in (-STEP, 0.0, STEP)
         )
         curvature = (above - below).mean() / (2.0 * STEP)
         if curvature <= 0.0:
             return None
         with np.errstate(over="ignore", invalid="ignore"):  # a loss that is flat
-            low, high = _interval(float(x[0]) - middle / curvature)
+            low, high = _interval(float(x[0]) - centre / curvature)
             return float(np.exp(low)), float(np.exp(high))
 
 
-def growth(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> FloatArray:
-    """Return r(n) of log t = a + b·r(n), for n keys and heads of d dimensions; r(n₀) = 0."""
+def log_rule(law: str, rule: Policy | None, n0: float, n: FloatArray, d: int) -> FloatArray:
+    """Return r(n) in log t = a + b·r(n), for heads of d dimensions; r(n₀) = 0."""
     if rule is not None:
         ratio = rule.scale(n, d) / rule.scale(n0, d)
-        rise: FloatArray = np.log(np.maximum(ratio, SMALLEST))
-        return rise
+        log_ratio: FloatArray = np.log(np.maximum(ratio, SMALLEST_RATIO))
+        return log_ratio
     return np.log(n / n0) if law == "log" else np.zeros(n.shape)
 
 
 def _interval(values: FloatArray) -> tuple[float, float]:
-    """Return the 95 % interval of the mean of two values or more, by Student's t."""
+    """Return the 95 % interval of the mean of two or more values, by Student's t."""
     error = float(values.std(ddof=1)) / math.sqrt(values.size)
     half = float(stdtrit(values.size - 1, 0.975)) * error
     return float(values.mean()) - half, float(values.mean()) + half
 
 
 def _lists(numbers: FloatArray) -> list[list[float | None]]:
+    """Return a matrix as lists for JSON, None for NaN."""
     return [[None if math.isnan(x) else x for x in row] for row in numbers.tolist()]

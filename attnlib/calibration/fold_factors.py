@@ -1,4 +1,4 @@
-"""Build factors into a model: into the weights that make its queries, or by its registry."""
+"""Put factors into a model: into the weights that make its queries, or into its attention."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from attnlib._checking import FloatArray
-from attnlib.calibration.logit_factors import Place, keys_seen, scale_logits
+from attnlib.calibration.from_gradients import PACKED, QUERIES
+from attnlib.calibration.logit_factors import Place, count_keys, scale_logits
 from attnlib.calibration.passes import Loss
-from attnlib.calibration.weights import PACKED, QUERIES
 from attnlib.models import interception
 from attnlib.models.attention_interface import (
     function_of,
@@ -22,20 +22,20 @@ from attnlib.models.attention_interface import (
 )
 from attnlib.models.projections import NORMS, declared_name
 
-WEIGHTS = ("q_proj_weight", "in_proj_weight")
+MULTI_HEAD_WEIGHTS = ("q_proj_weight", "in_proj_weight")
 """Names of the weights that make queries in nn.MultiheadAttention."""
 
 TOLERANCE = 1e-4
-"""How far queries may be from the intended ones, relative to the largest."""
+"""Largest distance of queries from the intended ones, relative to the largest query."""
 
 ORDERS = ("norm", "queries first", "by key")
-"""Where factors go: into the norms, or into projections whose rows are all queries, all keys, all
-values, or by key head its queries, its key, its value."""
+"""Where factors go: into norms of queries; into projections whose rows are all queries, then all
+keys, then all values; or into those whose rows are queries, key and value of each key head."""
 
 
 @dataclass
 class Applied:
-    """Hold what was changed in a model. `undo` restores it to the byte."""
+    """Hold the changes of a model. `undo` restores it to the byte."""
 
     folded: list[str]
     """Layers whose weights were multiplied."""
@@ -50,104 +50,110 @@ class Applied:
 
 
 def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss) -> Applied | None:
-    """Multiply weights that make queries by factors, one for each head of each layer.
+    """Multiply the weights that make queries by factors, one for each head of each layer.
 
-    A projection is multiplied, alone or packed with keys and values in either order, or the gains
-    of a norm that follows it. Rotary positions and grouped queries keep that exact. On `text` the
-    queries and the loss are compared with the intended ones. Where these differ in every way that
-    is tried, the model is as it was, and None is returned.
+    The weights are those of a projection, alone or packed with keys and values in either order, or
+    the gains of a norm after it. Rotary positions and grouped queries keep that exact. On `text`
+    queries and loss are compared with the intended ones. If they differ for all of `ORDERS`, the
+    model is left as it was, and the result is None.
     """
-    scaled, expected = _queries(model, text, loss, factors)
-    sizes = {place.layer: place.d for place in scaled}
+    expected_queries, expected_loss = _scaled_queries(model, text, loss, factors)
+    sizes = {place.layer: place.d for place in expected_queries}
     for order in ORDERS:
-        done = Applied([])
+        applied = Applied([])
         for layer, factor in factors.items():
-            changes = _changes(model, layer, factor, sizes[layer], order)
+            changes = _channel_factors(model, layer, factor, sizes[layer], order)
             if not changes:
                 break
             with torch.no_grad():
-                for tensor, times in changes:
-                    done._changes.callback(tensor.copy_, tensor.clone())
-                    tensor.mul_(times.reshape(-1, *[1] * (tensor.ndim - 1)))
-            done.folded.append(layer)
+                for tensor, channel_factors in changes:
+                    applied._changes.callback(tensor.copy_, tensor.clone())
+                    tensor.mul_(channel_factors.reshape(-1, *[1] * (tensor.ndim - 1)))
+            applied.folded.append(layer)
         else:
-            folded, value = _queries(model, text, loss, {})
+            folded_queries, folded_loss = _scaled_queries(model, text, loss, {})
             alike = all(
-                bool((folded[place] - query).abs().max() <= TOLERANCE * query.abs().max())
-                for place, query in scaled.items()
+                bool((folded_queries[place] - query).abs().max() <= TOLERANCE * query.abs().max())
+                for place, query in expected_queries.items()
             )
-            if alike and abs(value - expected) <= TOLERANCE * abs(expected):
-                return done
-        done.undo()
+            if alike and abs(folded_loss - expected_loss) <= TOLERANCE * abs(expected_loss):
+                return applied
+        applied.undo()
     return None
 
 
-def _queries(
+def _scaled_queries(
     model: nn.Module, text: Any, loss: Loss, factors: dict[str, FloatArray]
 ) -> tuple[dict[Place, Tensor], float]:
-    """Return each call's queries times the factors of its layer, by default 1, and the loss."""
+    """Return the queries of each call times their layer's factors, by default 1, and the loss."""
     queries: dict[Place, Tensor] = {}
 
     def factor(place: Place, query: Tensor, _: Tensor) -> Tensor:
-        given = factors.get(place.layer, np.ones(place.heads))
-        times = torch.from_numpy(given[:, None]).to(query)
-        queries[place] = (query * times.unsqueeze(-1)).detach()
-        return times
+        layer_factors = factors.get(place.layer, np.ones(place.heads))
+        head_factors = torch.from_numpy(layer_factors[:, None]).to(query)
+        queries[place] = (query * head_factors.unsqueeze(-1)).detach()
+        return head_factors
 
     with torch.no_grad(), scale_logits(model, factor):
         return queries, float(loss(model, text))
 
 
-def _changes(
+def _channel_factors(
     model: nn.Module, layer: str, factor: FloatArray, size: int, order: str
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return what makes a layer's queries, each tensor with its rows' factors; [] if unknown."""
+    """Return the tensors that make a layer's queries, each with its rows' factors; [] if unknown.
+
+    `factor` is (heads,), `size` is d.
+    """
     for around in interception.ancestry(layer):  # a part of a module may attend for it
         module: Any = model.get_submodule(around)
-        own = [declared_name(module, name) for name in ("packed_projection", "query_projection")]
-        names = NORMS if order == "norm" else (*own, *QUERIES, *WEIGHTS, *PACKED)
+        stated = [declared_name(module, name) for name in ("packed_projection", "query_projection")]
+        names = NORMS if order == "norm" else (*stated, *QUERIES, *MULTI_HEAD_WEIGHTS, *PACKED)
         parts = (getattr(module, name, None) for name in names)
-        made: Any = next((part for part in parts if part is not None), None)
-        if made is None:
+        projection: Any = next((part for part in parts if part is not None), None)
+        if projection is None:
             continue
-        if isinstance(made, Tensor):  # nn.MultiheadAttention
-            given = [made, module.in_proj_bias]
+        if isinstance(projection, Tensor):  # nn.MultiheadAttention
+            candidates = [projection, module.in_proj_bias]
         else:
-            given = [getattr(made, name, None) for name in ("weight", "bias")]
-        tensors = [entry for entry in given if isinstance(entry, Tensor)]
-        if type(made).__name__ == "Conv1D":
+            candidates = [getattr(projection, name, None) for name in ("weight", "bias")]
+        tensors = [entry for entry in candidates if isinstance(entry, Tensor)]
+        if type(projection).__name__ == "Conv1D":
             tensors[0] = tensors[0].T
-        times = [_times(factor, entry.shape[0], size, order) for entry in tensors]
+        factors = [_ordered(factor, entry.shape[0], size, order) for entry in tensors]
         return [
-            (tensor, torch.from_numpy(each).to(tensor))
-            for tensor, each in zip(tensors, times, strict=True)
-            if each is not None
+            (tensor, torch.from_numpy(channel_factor).to(tensor))
+            for tensor, channel_factor in zip(tensors, factors, strict=True)
+            if channel_factor is not None
         ]
     return []
 
 
-def _times(factor: FloatArray, channels: int, size: int, order: str) -> FloatArray | None:
-    """Return the factor of each channel, with queries in that `order`; None if they do not fit."""
-    heads, number = factor.size, channels // size
-    if order == "norm" and number < heads:  # of all heads
+def _ordered(factor: FloatArray, channels: int, size: int, order: str) -> FloatArray | None:
+    """Return the factor of each channel, (channels,), by `order`; None if heads do not fit."""
+    heads, slots = factor.size, channels // size
+    if order == "norm" and slots < heads:  # of all heads
         return None if np.ptp(factor) else np.full(channels, factor[0])
-    if number < heads or channels % size:
+    if slots < heads or channels % size:
         return None
-    times = np.ones(number)
-    groups = (number - heads) // 2
-    if number == heads or order != "by key":
-        times[:heads] = factor
+    factors = np.ones(slots)
+    groups = (slots - heads) // 2
+    if slots == heads or order != "by key":
+        factors[:heads] = factor
     elif groups < 1 or heads % groups:
         return None
     else:
-        times.reshape(groups, -1)[:, :-2] = factor.reshape(groups, -1)
-    return np.repeat(times, size)
+        factors.reshape(groups, -1)[:, :-2] = factor.reshape(groups, -1)
+    return np.repeat(factors, size)
 
 
-def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name: str) -> Applied:
+def register_factors(
+    model: Any, factor: Callable[[str, FloatArray], FloatArray], name: str
+) -> Applied:
     """Give a model of transformers a function of attention that multiplies logits by factors.
 
-    `factor(layer, n)` is over (…, heads, queries). The function calls the one that was before it.
+    `factor(layer, n)` returns the factors, (…, heads, queries), for n of that shape, heads being 1
+    or all. The new function calls the one that the model had before.
     """
     before, mask_function = implementation_in_use(model)
     names = {id(part): layer for layer, part in model.named_modules()}
@@ -156,13 +162,13 @@ def registered(model: Any, factor: Callable[[str, FloatArray], FloatArray], name
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any = None, **rest: Any
     ) -> Any:
         causal = is_causal_call(module, query, mask, rest.get("is_causal"))
-        keys = keys_seen(query, key, mask, causal)
-        times = factor(names[id(module)], keys.double().cpu().numpy())
-        query = query * torch.from_numpy(times).to(query).unsqueeze(-1)
+        keys = count_keys(query, key, mask, causal)
+        factors = factor(names[id(module)], keys.double().cpu().numpy())
+        query = query * torch.from_numpy(factors).to(query).unsqueeze(-1)
         return function_of(before, module)(module, query, key, value, mask, **rest)
 
     register_function(name, attend, mask_function)
     model.set_attn_implementation(name)
-    done = Applied([], name)
-    done._changes.callback(model.set_attn_implementation, before)
-    return done
+    applied = Applied([], name)
+    applied._changes.callback(model.set_attn_implementation, before)
+    return applied

@@ -42,8 +42,8 @@ class ScaleGradient:
     def standard_error(self) -> FloatArray:
         """Return the standard error of `value` over texts, (layers, heads); NaN for one text."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            spread = np.square(self.samples - self.value).sum(axis=0) / (len(self.samples) - 1.0)
-        error: FloatArray = np.sqrt(spread / len(self.samples))
+            variance = np.square(self.samples - self.value).sum(axis=0) / (len(self.samples) - 1.0)
+        error: FloatArray = np.sqrt(variance / len(self.samples))
         return error
 
     def p_values(self) -> FloatArray:
@@ -53,9 +53,9 @@ class ScaleGradient:
         below .05 a head's mean is significantly different from 0 among all. NaN for one text.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = np.abs(self.value) / self.standard_error
-        chance = 2.0 * stdtr(len(self.samples) - 1.0, -ratio)
-        corrected: FloatArray = np.minimum(chance * np.isfinite(self.value).sum(), 1.0)
+            t_statistic = np.abs(self.value) / self.standard_error
+        p_value = 2.0 * stdtr(len(self.samples) - 1.0, -t_statistic)
+        corrected: FloatArray = np.minimum(p_value * np.isfinite(self.value).sum(), 1.0)
         return corrected
 
     def wanting(self, level: float = 0.05) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -66,21 +66,21 @@ class ScaleGradient:
         Returns two integer arrays with a line of indices (layer, head) for each head. They are
         empty for one text, which has no p-values.
         """
-        counted = np.where(self.p_values() < _checking.positive("level", level), self.value, 0.0)
-        return np.argwhere(counted < 0.0), np.argwhere(counted > 0.0)
+        chosen = np.where(self.p_values() < _checking.positive("level", level), self.value, 0.0)
+        return np.argwhere(chosen < 0.0), np.argwhere(chosen > 0.0)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary a head: layer (name), head, gradient, standard_error and p_value."""
-        value, error, chance = self.value, self.standard_error, self.p_values()
+        """Return a dictionary for each head: layer, head, gradient, standard_error, p_value."""
+        means, standard_error, p_values = self.value, self.standard_error, self.p_values()
         return [
             {
                 "layer": self.layers[layer],
                 "head": int(head),
-                "gradient": float(value[layer, head]),
-                "standard_error": float(error[layer, head]),
-                "p_value": float(chance[layer, head]),
+                "gradient": float(means[layer, head]),
+                "standard_error": float(standard_error[layer, head]),
+                "p_value": float(p_values[layer, head]),
             }
-            for layer, head in np.argwhere(np.isfinite(value))
+            for layer, head in np.argwhere(np.isfinite(means))
         ]
 
 
@@ -131,31 +131,31 @@ def scale_gradient(
     layers = list(dict.fromkeys(part.place.layer for result in passes for part in result.parts))
     heads: dict[tuple[str, int], int] = {}
     for part in (part for result in passes for part in result.parts):
-        same_heads(heads, part.place)
+        check_heads(heads, part.place)
     return ScaleGradient(
         layers,
         np.array([result.loss for result in passes]),
-        np.stack([by_head(result, layers) for result in passes]),
+        np.stack([sum_by_head(result, layers) for result in passes]),
     )
 
 
-def same_heads(known: dict[tuple[str, int], int], place: Place) -> None:
-    """Note the number of heads of a call in `known`; ValueError where that has another one."""
-    before = known.setdefault(place[:2], place.heads)
-    if before != place.heads:
+def check_heads(known: dict[tuple[str, int], int], place: Place) -> None:
+    """Note a call's number of heads in `known`; ValueError if that has another number."""
+    expected = known.setdefault(place[:2], place.heads)
+    if expected != place.heads:
         raise ValueError(
-            f"batches must be of one size: {place.layer} has queries of {before} heads in one and "
-            f"of {place.heads} in another, as where they are of shape (batch · heads, n, d)"
+            f"batches must be of one size: {place.layer} has queries of {expected} heads in one "
+            f"and of {place.heads} in another, as where they are of shape (batch · heads, n, d)"
         )
 
 
-def by_head(result: LossGradients, layers: list[str], power: int = 0) -> FloatArray:
-    """Return Σ ∂L/∂log t · (log n)^power over queries, (layers, heads); NaN where no head is."""
+def sum_by_head(result: LossGradients, layers: list[str], power: int = 0) -> FloatArray:
+    """Return Σ ∂L/∂log t · (log n)^power over queries, (layers, heads); NaN for missing heads."""
     heads = max(part.place.heads for part in result.parts)
-    total = np.full((len(layers), heads), np.nan)
+    sums = np.full((len(layers), heads), np.nan)
     for part in result.parts:
         weighted = part.gradient * np.log(part.keys) ** power
-        row = total[layers.index(part.place.layer), : part.place.heads]
+        layer_sums = sums[layers.index(part.place.layer), : part.place.heads]
         axes = (*range(weighted.ndim - 2), weighted.ndim - 1)
-        row[:] = np.where(np.isnan(row), 0.0, row) + weighted.sum(axis=axes)
-    return total
+        layer_sums[:] = np.where(np.isnan(layer_sums), 0.0, layer_sums) + weighted.sum(axis=axes)
+    return sums

@@ -1,9 +1,9 @@
 """Multiply every head's logits by a factor, in a context in which the loss is differentiated.
 
-The queries of each call of attention are multiplied, whatever computes it: a call of PyTorch's
-scaled_dot_product_attention, or what a model of transformers gets from its registry (fused, eager
-or flex). Where the softmax is written out, the product of queries and keys is. A factor of 1 leaves
-every bit of the output as it was.
+The factor multiplies the queries of each call of PyTorch's scaled_dot_product_attention, or of the
+functions that a model of transformers gets from its registry (fused, eager or flex). Where the
+softmax is written out, it multiplies the product of queries and keys. A factor of 1 leaves every
+bit of the output as it was.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from attnlib.models.softmax_record import WrittenOut
 from attnlib.models.softmax_recorder import Recorder, number_of_heads
 from attnlib.models.torch_internals import FAST_PATH_OFF, TRANSFORMED, is_transformed
 
-UNSEEN = "by its class's name and a tensor that nothing seen has made: another kernel"
+SILENT_LAYER = "by its class's name and a tensor that nothing seen has made: another kernel"
 
 
 class Place(NamedTuple):
@@ -34,30 +34,30 @@ class Place(NamedTuple):
 
 FactorFunction = Callable[[Place, Tensor, Tensor], Tensor]
 """A function of a place, its queries and n, the keys that each query sees (…, 1 or heads, queries).
-It returns what multiplies its logits, one for each query, (…, heads, queries)."""
+It returns the factor of the logits of each query, (…, heads, queries)."""
 
 
 class LogitFactors(interception.ModuleTracker):
-    """Multiply a model's logits in this thread by what `factor` returns, inside `at_work`."""
+    """Multiply a model's logits in this thread by the result of `factor`, inside `at_work`."""
 
     counts_by_run = False  # a loss may call the model several times, and each call has its part
 
     def __init__(self, model: nn.Module, factor: FactorFunction) -> None:
         super().__init__(model)
         self.model, self.factor = model, factor
-        self.inside = False
+        self.in_attention = False
         self.doubts: dict[str, str] = {}  # how heads are told apart, if uncertain, by layer
         self.recorder = Recorder(lambda: self.running, made=self.note_made)
 
-    def multiplied(
+    def multiply_queries(
         self, module: nn.Module, query: Tensor, key: Tensor, mask: Any, is_causal: bool
     ) -> Tensor:
-        """Return a call's queries times their factor, or unchanged with a note why."""
+        """Return a call's queries times their factor; unchanged if that fails, with a note why."""
         self.recorder.reached.add(module)
         if why := TRANSFORMED if is_transformed(query) else self.recorder.obstacle(query, mask):
             self.recorder.note(why, module)
             return query
-        keys = keys_seen(query, key, mask, is_causal)
+        keys = count_keys(query, key, mask, is_causal)
         shape, heads = query.shape, number_of_heads(self.running)
         if query.ndim == 3 and heads and shape[0] % heads == 0:  # flattened into the batch
             query = query.reshape(-1, heads, *query.shape[1:])
@@ -68,8 +68,8 @@ class LogitFactors(interception.ModuleTracker):
         wide = torch.promote_types(query.dtype, torch.float32)  # a factor in half is a staircase
         return (query * factor.to(wide).unsqueeze(-1)).to(query.dtype).reshape(shape)
 
-    def written(self, call: WrittenOut) -> Tensor | None:
-        """Return a softmax's logits with q·k times the factor, or None with a note why."""
+    def on_softmax(self, call: WrittenOut) -> Tensor | None:
+        """Return a softmax's logits with q·k times the factor; None if that fails, with a note."""
         if is_transformed(call.logits) or not call.step.ordered:
             why = TRANSFORMED if call.step.ordered else call.obstacle()
             self.recorder.note(why, call.module)
@@ -83,33 +83,30 @@ class LogitFactors(interception.ModuleTracker):
         return call.logits_times(self.factor(place, call.queries(), keys))
 
     def hints(self) -> list[str]:
-        """Return a line for each reason to think that modules attended unseen, with their names."""
+        """Return lines on modules that may have attended unseen, with reason and names."""
         lines = self.recorder.report_lines(self.label, hints=True)
-        return (
-            lines
-            + self.modules_elsewhere()
-            + [f"{name}: {UNSEEN}" for name in self.silent_modules()]
-        )
+        silent = [f"{name}: {SILENT_LAYER}" for name in self.silent_modules()]
+        return lines + self.modules_elsewhere() + silent
 
-    def interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a `get_interface` of transformers whose functions multiply the model's queries."""
+    def scaled_interface(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return transformers' `get_interface` with functions that multiply the model's queries."""
 
         def get_interface(registry: Any, *named: Any, **more: Any) -> Callable[..., Any]:
-            function = original(registry, *named, **more)
+            attention = original(registry, *named, **more)
 
             def attend(
                 module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kw: Any
             ) -> Any:
-                if self.inside or not self.belongs(module):
-                    return function(module, query, key, value, *args, **kw)
+                if self.in_attention or not self.belongs(module):
+                    return attention(module, query, key, value, *args, **kw)
                 mask = args[0] if args else kw.get("attention_mask")
                 causal = is_causal_call(module, query, mask, kw.get("is_causal"))
-                query = self.multiplied(module, query, key, mask, causal)
-                self.inside = True
+                query = self.multiply_queries(module, query, key, mask, causal)
+                self.in_attention = True
                 try:
-                    return function(module, query, key, value, *args, **kw)
+                    return attention(module, query, key, value, *args, **kw)
                 finally:
-                    self.inside = False
+                    self.in_attention = False
 
             return attend
 
@@ -117,38 +114,38 @@ class LogitFactors(interception.ModuleTracker):
 
     @torch_internals.not_compiled
     def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function of PyTorch, with its queries multiplied if it is attention."""
+        """Run a function of PyTorch; if it is attention, with its queries multiplied."""
         # In a backward pass a function of a module may be computed again, and no module runs.
-        if self.inside or not (self.running or torch_internals.in_backward_pass()):
+        if self.in_attention or not (self.running or torch_internals.in_backward_pass()):
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
             with self:
                 return TRANSPARENT_MULTI_HEAD(*args, **kwargs)
         if func in ATTENTION:
-            query, key, _, mask, _, causal, *_ = given = Arguments(*args, **kwargs)
+            query, key, _, mask, _, is_causal, *_ = arguments = Arguments(*args, **kwargs)
             module = self.running[-1] if self.running else self.model
-            query = self.multiplied(module, query, key, mask, causal)
-            return func(**given._replace(query=query)._asdict())
+            query = self.multiply_queries(module, query, key, mask, is_causal)
+            return func(**arguments._replace(query=query)._asdict())
         if torch.compiler.is_compiling():
             return func(*args, **kwargs)
-        return self.recorder.run(func, args, kwargs, self.written)
+        return self.recorder.run(func, args, kwargs, self.on_softmax)
 
 
 @contextmanager
 def scale_logits(model: nn.Module, factor: FactorFunction) -> Iterator[LogitFactors]:
-    """Multiply the model's logits in this thread by what `factor` returns; yield `LogitFactors`."""
+    """Multiply the model's logits in this thread by the result of `factor`; yield the mode."""
     mode = LogitFactors(model, factor)
     with ExitStack() as stack:
         stack.enter_context(torch_internals.parts_eagerly(model))
         stack.enter_context(FAST_PATH_OFF)
         if any(hasattr(part, "_supports_sdpa") for part in model.modules()):
-            stack.enter_context(replaced_lookup(mode.interface))
+            stack.enter_context(replaced_lookup(mode.scaled_interface))
         stack.enter_context(mode.at_work())
         yield mode
 
 
-def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
-    """Return how many keys each query sees, at least 1, (…, 1 or heads, queries)."""
+def count_keys(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
+    """Return the number of keys that each query sees, at least 1, (…, 1 or heads, queries)."""
     queries, keys = query.shape[-2], key.shape[-2]
     past = 0 if is_causal else attention_call.causal_bias(mask, queries, keys)
     if hasattr(mask, "mask_mod"):  # of flex attention
@@ -157,11 +154,11 @@ def keys_seen(query: Tensor, key: Tensor, mask: Any, is_causal: bool) -> Tensor:
         batch, heads, device = query.shape[0], query.shape[1], query.device
         mask = create_mask(mask.mask_mod, batch, heads, queries, keys, device=str(device))
     if past is not None:
-        seen = torch.arange(1 + past, queries + past + 1, device=query.device).clamp(max=keys)
+        counts = torch.arange(1 + past, queries + past + 1, device=query.device).clamp(max=keys)
     elif isinstance(mask, Tensor):
-        seen = attention_call.count_visible(mask[..., :keys], keys)
-        seen = seen.expand(*mask.shape[:-2], queries)
+        counts = attention_call.count_visible(mask[..., :keys], keys)
+        counts = counts.expand(*mask.shape[:-2], queries)
     else:
-        seen = torch.full((queries,), keys, device=query.device)
-    seen = seen.clamp(min=1)
-    return seen if seen.ndim > 1 else seen[None]
+        counts = torch.full((queries,), keys, device=query.device)
+    counts = counts.clamp(min=1)
+    return counts if counts.ndim > 1 else counts[None]

@@ -24,10 +24,10 @@ from attnlib.probing.sample import choose
 from attnlib.probing.tokens import Targets, TokenTracker
 
 GRID = np.geomspace(1 / 8, 8, 37)
-"""Factors at which the derivative of a head's loss is taken; t* is interpolated between them."""
+"""Factors t at which the derivative of a head's loss is computed; t* is interpolated."""
 
 ROWS = 256
-"""The most rows of a text that are taken, spread evenly over those with a target."""
+"""The largest number of rows of a text, spread evenly over those with a target."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +69,25 @@ class Needles:
         """
         rows, layers_heads = self.rows.sum(axis=0), np.ndindex(*self.rows.shape[1:])
         best, low, high = self.best_factor()
-        weight, gap, slope, reach = (
+        weight, gap, noise, reach = (
             x.sum(axis=0) for x in (self.weight, self.gap, self.slope, self.reach)
         )
-        at_half = root(0.5 - self.weights.sum(axis=0) / np.maximum(rows, 1)[..., None])
+        at_half = zero_of(0.5 - self.weights.sum(axis=0) / np.maximum(rows, 1)[..., None])
         return [
             {
-                "layer": self.layers[at[0]],
-                "head": at[1],
-                "rows": int(rows[at]),
-                "weight": float(weight[at] / rows[at]),
-                "ratio": float(gap[at] / slope[at]),
-                "best_factor": float(best[at]),
-                "low": float(low[at]),
-                "high": float(high[at]),
-                "least_factor": float(at_half[at]),
-                "reach": float(np.exp(reach[at] / rows[at])),
+                "layer": self.layers[place[0]],
+                "head": place[1],
+                "rows": int(rows[place]),
+                "weight": float(weight[place] / rows[place]),
+                "ratio": float(gap[place] / noise[place]),
+                "best_factor": float(best[place]),
+                "low": float(low[place]),
+                "high": float(high[place]),
+                "least_factor": float(at_half[place]),
+                "reach": float(np.exp(reach[place] / rows[place])),
             }
-            for at in layers_heads
-            if rows[at]
+            for place in layers_heads
+            if rows[place]
         ]
 
     def best_factor(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -96,27 +96,27 @@ class Needles:
         Three arrays (layers, heads): 0 or ∞ beyond ⅛ to 8, and 0 for a head without rows. The ends
         are NaN for one text.
         """
-        best = root(-self.derivatives.sum(axis=0))
+        best = zero_of(-self.derivatives.sum(axis=0))
         texts = self.rows.shape[0]
         if texts < 2:
             return best, np.full(best.shape, np.nan), np.full(best.shape, np.nan)
         rng = np.random.default_rng(0)
         draws = (self.derivatives[rng.integers(texts, size=texts)] for _ in range(400))
-        drawn = [root(-derivatives.sum(axis=0)) for derivatives in draws]
-        low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="nearest")
+        bootstrap = [zero_of(-derivatives.sum(axis=0)) for derivatives in draws]
+        low, high = np.quantile(bootstrap, [0.025, 0.975], axis=0, method="nearest")
         return best, low, high
 
 
-def root(falling: FloatArray) -> FloatArray:
-    """Return the t where a function that falls on GRID, the last axis, is 0; 0 or ∞ if beyond."""
+def zero_of(falling: FloatArray) -> FloatArray:
+    """Return t at which a function that falls on GRID, the last axis, is 0; 0 or ∞ if beyond."""
     above = (falling > 0.0).sum(axis=-1)
     i = np.clip(above - 1, 0, GRID.size - 2)[..., None]
     left, right = (np.take_along_axis(falling, i + k, axis=-1)[..., 0] for k in (0, 1))
     logs = np.log(GRID)
     with np.errstate(invalid="ignore", divide="ignore"):
         share = left / (left - right)
-    inside = np.exp(logs[i[..., 0]] + share * (logs[i[..., 0] + 1] - logs[i[..., 0]]))
-    return np.where(above == 0, 0.0, np.where(above == GRID.size, np.inf, inside))
+    crossing = np.exp(logs[i[..., 0]] + share * (logs[i[..., 0] + 1] - logs[i[..., 0]]))
+    return np.where(above == 0, 0.0, np.where(above == GRID.size, np.inf, crossing))
 
 
 def repeated_tokens(vocabulary: int, length: int, texts: int, seed: int = 0) -> list[Tensor]:
@@ -149,69 +149,72 @@ def needles(model: nn.Module, texts: Iterable[Tensor], targets: Targets) -> Need
     text has no target. Chapter: retrieval.
     """
     if isinstance(targets, str) and targets == "repeat":
-        targets = _repeated
-    results: list[dict[str, FloatArray]] = []
+        targets = _repeat_targets
+    per_text: list[dict[str, FloatArray]] = []
     for ids in _checking.batches("texts", texts):
         if ids.ndim != 2 or ids.shape[0] != 1:
             raise ValueError(f"texts must be of shape (1, tokens), got {tuple(ids.shape)}")
         sums: dict[str, FloatArray] = {}
 
-        def see(layer: str, number: int, call: Call, output: Tensor, sums: Any = sums) -> None:
+        def collect(layer: str, number: int, call: Call, output: Tensor, sums: Any = sums) -> None:
             target = None if call.queries is None else call.queries.target
             if target is not None and bool((target >= 0).any()):
-                sums[layer] = _sums(call, output)
+                sums[layer] = _row_sums(call, output)
 
-        observer = Observer(model, see, TokenTracker(targets=targets))
+        observer = Observer(model, collect, TokenTracker(targets=targets))
         with torch.no_grad(), observer.at_work():
             model(ids)
         observer.finish()
         if not sums:
             raise ValueError("targets must give some query of each text a key, got none")
-        results.append(sums)
-    if not results:
+        per_text.append(sums)
+    if not per_text:
         raise ValueError("texts must hold one or more, got none")
-    layers = list(results[0])
-    # (what, texts, layers, heads), where what is five sums and two for each t
-    by_kind = np.stack([np.stack([sums[layer] for layer in layers], axis=1) for sums in results], 1)
-    curves = np.split(np.moveaxis(by_kind[5:], 0, -1), 2, axis=-1)
-    return Needles(layers, *[*by_kind[:5], *curves])
+    layers = list(per_text[0])
+    # (statistic, texts, layers, heads): five sums, and two for each t
+    statistics = np.stack(
+        [np.stack([sums[layer] for layer in layers], axis=1) for sums in per_text], 1
+    )
+    curves = np.split(np.moveaxis(statistics[5:], 0, -1), 2, axis=-1)
+    return Needles(layers, *[*statistics[:5], *curves])
 
 
-def _repeated(ids: Tensor) -> NDArray[np.int64]:
-    """Return the target position of each query for "repeat", −1 for none, (1, tokens)."""
+def _repeat_targets(ids: Tensor) -> NDArray[np.int64]:
+    """Return the target positions for "repeat", −1 for none, (1, tokens)."""
     length = ids.shape[1]
     places = np.arange(length) - length // 2 + 1
     return np.where(places > length % 2, places, -1)[None]
 
 
 @torch.no_grad()
-def _sums(call: Call, output: Tensor) -> FloatArray:
-    """Return the sums of `Needles` over rows of a call, (5 + 2 · len(GRID), heads)."""
+def _row_sums(call: Call, output: Tensor) -> FloatArray:
+    """Return the sums of `Needles` over the rows of a call, (5 + 2 · len(GRID), heads)."""
     with torch_internals.hidden_from_modes():
-        known: Any = call.queries
-        at = np.flatnonzero(known.target[0].cpu().numpy() >= 0)
-        if at.size > ROWS:
-            at = at[np.linspace(0, at.size - 1, ROWS).astype(int)]
-        some, _ = choose(call, output, [0], at)
-        all_logits = logits(some)[0]
-        target = known.target[0][at][:, None].expand(*all_logits.shape[:-1], 1)
-        seen = ~torch.isneginf(all_logits)
-        others = seen.sum(-1) - 1
-        counted = seen.gather(-1, target)[..., 0] & (others > 0)  # a window may hide the target
-        centred = torch.where(seen, all_logits, 0.0)
-        needle = centred.gather(-1, target)[..., 0]
-        centre = (centred.sum(-1) - needle) / others.clamp(min=1)
-        needle, centred = needle - centre, torch.where(seen, centred - centre[..., None], 0.0)
-        whole = torch.where(seen, centred, -torch.inf)
-        rest = whole.scatter(-1, target, -torch.inf)
-        log_rest = rest.logsumexp(-1)
-        lost = torch.sigmoid(log_rest - needle)  # 1 − P
-        slope = (rest.softmax(-1) * centred).sum(-1)
-        reach = needle - log_rest + others.clamp(min=1).log()
-        five = [torch.ones_like(needle), 1.0 - lost, lost * needle, lost * slope, reach]
-        weighted = [(t * whole).softmax(-1) for t in GRID]
-        derivatives = [(p * centred).sum(-1) - needle for p in weighted]
+        properties: Any = call.queries
+        queries = np.flatnonzero(properties.target[0].cpu().numpy() >= 0)
+        if queries.size > ROWS:
+            queries = queries[np.linspace(0, queries.size - 1, ROWS).astype(int)]
+        selected, _ = choose(call, output, [0], queries)
+        all_logits = logits(selected)[0]
+        target = properties.target[0][queries][:, None].expand(*all_logits.shape[:-1], 1)
+        visible = ~torch.isneginf(all_logits)
+        n_others = visible.sum(-1) - 1
+        # A window may hide the target.
+        counted = visible.gather(-1, target)[..., 0] & (n_others > 0)
+        centred = torch.where(visible, all_logits, 0.0)
+        gap = centred.gather(-1, target)[..., 0]
+        centre = (centred.sum(-1) - gap) / n_others.clamp(min=1)
+        gap, centred = gap - centre, torch.where(visible, centred - centre[..., None], 0.0)
+        centred_logits = torch.where(visible, centred, -torch.inf)
+        other_logits = centred_logits.scatter(-1, target, -torch.inf)
+        log_others = other_logits.logsumexp(-1)
+        missing = torch.sigmoid(log_others - gap)  # 1 − P
+        noise = (other_logits.softmax(-1) * centred).sum(-1)
+        reach = gap - log_others + n_others.clamp(min=1).log()
+        scalars = [torch.ones_like(gap), 1.0 - missing, missing * gap, missing * noise, reach]
+        weighted = [(t * centred_logits).softmax(-1) for t in GRID]
+        derivatives = [(p * centred).sum(-1) - gap for p in weighted]
         weights = [p.gather(-1, target)[..., 0] for p in weighted]
-        stacked = torch.stack([*five, *derivatives, *weights])
+        stacked = torch.stack([*scalars, *derivatives, *weights])
         sums: FloatArray = torch.where(counted, stacked, 0.0).sum(-1).cpu().numpy()
     return sums

@@ -12,7 +12,7 @@ from torch import Tensor
 from attnlib import _files
 from attnlib._checking import FloatArray
 
-Slope = tuple[float, FloatArray]
+Objective = tuple[float, FloatArray]
 """A loss, and its gradient in the parameters of a fit."""
 
 
@@ -31,8 +31,8 @@ class Cache:
     def __post_init__(self) -> None:
         self._known = dict(_files.lines(self.path)) if self.path else {}
 
-    def get_or_compute(self, compute: Callable[[], Slope], *about: Any) -> Slope:
-        """Return the loss and gradient kept under `about`; else compute them, and keep them."""
+    def get_or_compute(self, compute: Callable[[], Objective], *about: Any) -> Objective:
+        """Return the loss and gradient kept under `about`, or compute and keep them."""
         if self.path is None:
             return compute()
         key = digest(*about)
@@ -44,10 +44,10 @@ class Cache:
         return loss, np.array(gradient, dtype=float)
 
 
-def digest(*about: Any) -> str:
+def digest(*parts: Any) -> str:
     """Return a hash, 24 hexadecimal digits, of tensors, arrays and the repr of the rest."""
-    digest = hashlib.sha256()
-    for part in about:
+    hasher = hashlib.sha256()
+    for part in parts:
         array = part.cpu().numpy() if isinstance(part, Tensor) else part
-        digest.update(array.tobytes() if isinstance(array, np.ndarray) else repr(array).encode())
-    return digest.hexdigest()[:24]
+        hasher.update(array.tobytes() if isinstance(array, np.ndarray) else repr(array).encode())
+    return hasher.hexdigest()[:24]

@@ -18,20 +18,20 @@ from attnlib.models import torch_internals
 from attnlib.models.softmax_recorder import ONE_KEY
 
 Loss = Callable[[nn.Module, Any], Tensor]
-"""A function of a model and a text that returns what training would make small, a scalar."""
+"""A function of a model and a text that returns the loss, a scalar tensor."""
 
 LogFactor = Callable[[Place, FloatArray], FloatArray]
 """A function from a place and n, (…, 1 or heads, queries), to log t, (…, heads, queries)."""
 
-GRADIENTS = torch_internals.without_torch_function(torch.autograd.grad)
-"""torch.autograd.grad, in which a mode sees what computes activations again."""
+autograd_grad = torch_internals.without_torch_function(torch.autograd.grad)
+"""torch.autograd.grad, inside which a mode sees how activations are computed again."""
 
-AGAIN = 1e-3
-"""How far the length of queries that are computed again may be from what it was, as a share."""
+RECOMPUTED_TOLERANCE = 1e-3
+"""Largest relative difference in length of queries that are computed again."""
 
 
 class CallGradient(NamedTuple):
-    """Hold what a call of attention contributes: ∂L/∂log t and n, both (…, heads, queries)."""
+    """Hold a call of attention, with ∂L/∂log t and n of its queries, both (…, heads, queries)."""
 
     place: Place
     gradient: FloatArray
@@ -39,7 +39,7 @@ class CallGradient(NamedTuple):
 
 
 class LossGradients(NamedTuple):
-    """Hold the loss of a text, and the derivatives that its calls contribute."""
+    """Hold the loss of a text, and the derivatives of each call of attention."""
 
     loss: float
     parts: list[CallGradient]
@@ -51,11 +51,11 @@ def own_loss(model: nn.Module, text: Any) -> Tensor:
     `text` is a mapping of the model's arguments, or token ids (batch, tokens). Token ids serve as
     labels too.
     """
-    given = dict(text) if isinstance(text, Mapping) else {"input_ids": text}
-    if "labels" not in given and "input_ids" in given:
-        given["labels"] = given["input_ids"]
+    arguments = dict(text) if isinstance(text, Mapping) else {"input_ids": text}
+    if "labels" not in arguments and "input_ids" in arguments:
+        arguments["labels"] = arguments["input_ids"]
     try:
-        loss = model(**given).loss
+        loss = model(**arguments).loss
     except (TypeError, AttributeError) as error:
         raise ValueError(
             f"loss must be given for a {type(model).__name__}, which has none of its own: {error}"
@@ -66,7 +66,7 @@ def own_loss(model: nn.Module, text: Any) -> Tensor:
 
 
 def no_change(place: Place, keys: FloatArray) -> FloatArray:
-    """Return log t = 0 for every place, which leaves the model as it is."""
+    """Return log t = 0 for every place, which leaves the model unchanged."""
     return np.zeros(())
 
 
@@ -94,8 +94,8 @@ def loss_and_gradients(
     def factor(place: Place, query: Tensor, keys: Tensor) -> Tensor:
         length = float(torch.linalg.vector_norm(query.detach().abs(), dtype=torch.float64))
         if torch_internals.in_backward_pass():  # activations are computed again, in another order
-            place = min(lengths, key=lambda known: abs(lengths[known] - length))
-            if abs(lengths[place] - length) > AGAIN * length:
+            place = min(lengths, key=lambda earlier: abs(lengths[earlier] - length))
+            if abs(lengths[place] - length) > RECOMPUTED_TOLERANCE * length:
                 raise RuntimeError("the backward pass computes attention that was not seen before")
             return leaves[place][0].exp()
         if gradient and not torch.is_grad_enabled():
@@ -104,9 +104,9 @@ def loss_and_gradients(
                 "torch.autograd.Function, or in a checkpoint other than torch.utils.checkpoint: "
                 "the loss has no derivative by its logits"
             )
-        logs = log_factor(place, keys.double().cpu().numpy())
-        shape = np.broadcast_shapes(logs.shape, (place.heads, 1), keys.shape)
-        leaf = torch.from_numpy(np.broadcast_to(logs, shape).copy()).to(keys.device)
+        log_factors = log_factor(place, keys.double().cpu().numpy())
+        shape = np.broadcast_shapes(log_factors.shape, (place.heads, 1), keys.shape)
+        leaf = torch.from_numpy(np.broadcast_to(log_factors, shape).copy()).to(keys.device)
         leaves[place], lengths[place] = (leaf.requires_grad_(gradient), keys), length
         return leaf.exp()
 
@@ -117,10 +117,10 @@ def loss_and_gradients(
         scale_logits(model, factor) as mode,
     ):
         try:
-            value = loss(model, text)
-            if not isinstance(value, Tensor) or value.numel() != 1:
-                raise ValueError(f"loss must return one number as a tensor, got {value!r:.80}")
-            number = value.item()
+            output = loss(model, text)
+            if not isinstance(output, Tensor) or output.numel() != 1:
+                raise ValueError(f"loss must return one number as a tensor, got {output!r:.80}")
+            number = output.item()
             if not math.isfinite(number):
                 raise ValueError(f"loss must be a finite number, got loss={number}")
             unreached, hints = mode.recorder.report_lines(mode.label), mode.hints()
@@ -138,29 +138,29 @@ def loss_and_gradients(
                 warnings.warn(
                     f"heads are not certain: {'; '.join(mode.doubts.values())}", stacklevel=4
                 )
-            if gradient and not value.requires_grad:
+            if gradient and not output.requires_grad:
                 raise ValueError(
                     "loss must depend on the model's attention, got one without a gradient, as "
                     "behind detach()"
                 )
-            wanted = [leaf for leaf, _ in leaves.values()]
+            inputs = [leaf for leaf, _ in leaves.values()]
             # What the loss does not reach, as weights that are logged, has the derivative 0.
-            gradients = GRADIENTS(value, wanted, materialize_grads=True) if gradient else ()
+            gradients = autograd_grad(output, inputs, materialize_grads=True) if gradient else ()
         except NotImplementedError as error:  # flex attention on a CPU
             layer = next((place.layer for place in leaves), type(model).__name__)
-            way = "; attn_implementation='sdpa' has one" if hasattr(model, "config") else ""
+            remedy = "; attn_implementation='sdpa' has one" if hasattr(model, "config") else ""
             raise RuntimeError(
-                f"{layer} attends by a kernel without a backward pass here ({error}){way}"
+                f"{layer} attends by a kernel without a backward pass here ({error}){remedy}"
             ) from error
     parts = [
-        CallGradient(place, slope.cpu().numpy(), keys.expand(slope.shape).double().cpu().numpy())
-        for (place, (_, keys)), slope in zip(leaves.items(), gradients, strict=gradient)
+        CallGradient(place, grad.cpu().numpy(), keys.expand(grad.shape).double().cpu().numpy())
+        for (place, (_, keys)), grad in zip(leaves.items(), gradients, strict=gradient)
     ]
     return LossGradients(number, parts)
 
 
 class _NotReentrant:
-    """Stand in for a checkpoint with use_reentrant=True, through which no leaf gets a gradient."""
+    """Replace checkpoints of use_reentrant=True, through which leaves get no gradient."""
 
     @staticmethod
     def apply(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
@@ -171,11 +171,11 @@ class _NotReentrant:
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
     """Let no parameter of the model get a gradient inside the context."""
-    asking = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in asking:
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trainable:
         parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for parameter in asking:
+        for parameter in trainable:
             parameter.requires_grad_(True)

@@ -6,12 +6,13 @@ import typer
 
 import attnlib
 from attnlib.cli import audit, calibrate, policies, probe, scale
-from attnlib.cli.application import application
+from attnlib.cli.application import make_application
 
-app = application("What attention scores should be divided by.")
+app = make_application("What attention scores should be divided by.")
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
+    """Print the version and exit, if it is `wanted`."""
     if wanted:
         typer.echo(f"attnlib {attnlib.__version__}")
         raise typer.Exit
@@ -22,7 +23,9 @@ def main(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Print the help if no command is given."""

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from attnlib.extras import MissingExtraError
 
 ParsingError: Any = typer.BadParameter.__mro__[2]
-"""The base of all errors of typer and click, which newer versions of typer do not name."""
+"""The base class of the errors of typer and click, without a name in newer versions of typer."""
 
 
 class CommandError(Exception):
@@ -24,22 +24,22 @@ class CommandError(Exception):
 
 
 @contextmanager
-def one_line(*errors: type[Exception], status: int = 2, about: str = "") -> Iterator[None]:
-    """Turn `errors` inside the context into a `CommandError` of one line, begun by `about`."""
+def as_command_error(*errors: type[Exception], status: int = 2, prefix: str = "") -> Iterator[None]:
+    """Turn `errors` inside the context into a `CommandError` that starts with `prefix`."""
     try:
         yield
     except errors as error:
-        raise CommandError(f"{about}{error}", status) from error
+        raise CommandError(f"{prefix}{error}", status) from error
 
 
 class OneLineErrors:
     """Make a command of typer print each error in one line, without its usage: a mixin."""
 
     def main(self, *arguments: Any, standalone_mode: bool = True, **options: Any) -> Any:
-        """Run a command with errors in one line; exit with its status, or return it if asked to."""
+        """Run a command with errors in one line; exit with its status, or return it."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                # A pipe on Windows has no √ and no α, and a file's name may be no text.
+                # A pipe on Windows cannot encode √ and α, and some file names are not Unicode.
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace")
         try:
             run = super().main  # type: ignore[misc]
@@ -63,11 +63,11 @@ class OneLineCommand(OneLineErrors, TyperCommand):
     """Run a command whose errors are printed in one line."""
 
 
-def application(help: str) -> typer.Typer:
-    """Return a typer application without commands, with the help text `help`."""
+def make_application(help_text: str) -> typer.Typer:
+    """Return a typer application without commands, with the help text `help_text`."""
     return typer.Typer(
         cls=OneLineGroup,
-        help=help,
+        help=help_text,
         context_settings={"help_option_names": ["-h", "--help"]},
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

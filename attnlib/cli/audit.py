@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from attnlib.cli import model as models
-from attnlib.cli.application import AsJson, CommandError, one_line
+from attnlib.cli.application import AsJson, CommandError, as_command_error
 
-AUDITED = 16
-"""Tokens that a model is shown while its attention is noted."""
+AUDITED_TOKENS = 16
+"""Number of tokens of the input on which a model's attention is audited."""
 NOT_KNOWN = 3
 """The exit status where the intended scale is not known."""
 UNANSWERED = 4
@@ -23,7 +23,7 @@ OPTIONS = {
     "--read": {"expected", "cap", "window", "sink", "causal"},
     "--tensors": {"expected", "dtype", "cap", "window", "sink"},
 }
-"""The options that each kind of audit takes."""
+"""The options of each kind of audit."""
 
 
 CacheType = StrEnum(
@@ -85,49 +85,49 @@ def audit(
     finding and the intended scale is not known, and 4 where --read has added questions.
     """
     models.require_packages()
-    every = {"MODEL": model, "--write": write, "--read": read, "--tensors": tensors}
-    given = {kind: str(place) for kind, place in every.items() if place}
-    if len(given) != 1:
-        raise CommandError(f"give one of {', '.join(OPTIONS)}, got {' and '.join(given) or 'none'}")
-    ((kind, place),) = given.items()
-    for name in set.union(*OPTIONS.values()) - OPTIONS[kind]:
+    subjects = {"MODEL": model, "--write": write, "--read": read, "--tensors": tensors}
+    chosen = {mode: str(subject) for mode, subject in subjects.items() if subject}
+    if len(chosen) != 1:
+        got = " and ".join(chosen) or "none"
+        raise CommandError(f"give one of {', '.join(OPTIONS)}, got {got}")
+    ((mode, subject),) = chosen.items()
+    for name in set.union(*OPTIONS.values()) - OPTIONS[mode]:
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
-            raise CommandError(f"--{name.replace('_', '-')} does not go with {kind}")
+            raise CommandError(f"--{name.replace('_', '-')} does not go with {mode}")
     import torch
 
-    from attnlib.auditing import audit as audited
+    from attnlib.auditing import audit as audit_model
     from attnlib.auditing import engine_files, recorded_tensors
 
-    more = {"cap": cap, "window": window, "sink": sink, "causal": causal}
-    declared: dict[str, Any] = {name: x for name, x in more.items() if x is not None}
-    declared["expected"] = expected
+    settings = {"cap": cap, "window": window, "sink": sink, "causal": causal}
+    arguments: dict[str, Any] = {name: x for name, x in settings.items() if x is not None}
+    arguments["expected"] = expected
     with suppress(TypeError, ValueError):  # where it is no number
-        declared["expected"] = float(expected or "")
-    computed = models.torch_dtype(dtype)
-    with one_line(ValueError, TypeError, OSError):
-        if kind == "--write":
-            declared |= {"d": d, "heads": heads, "key_heads": kv_heads, "length": length}
-            declared |= {
-                "dtype": computed or torch.float32,
-                "kv_dtype": models.torch_dtype(kv_dtype),
-            }
+        arguments["expected"] = float(expected or "")
+    torch_dtype = models.torch_dtype(dtype)
+    with as_command_error(ValueError, TypeError, OSError):
+        if mode == "--write":
+            arguments |= {"d": d, "heads": heads, "key_heads": kv_heads, "length": length}
+            arguments["dtype"] = torch_dtype or torch.float32
+            arguments["kv_dtype"] = models.torch_dtype(kv_dtype)
             with models.progress("asking"):
-                number = engine_files.write_questions(place, **declared)
-            typer.echo(f"{number} questions are in {place}; its README.md says how to answer them")
+                count = engine_files.write_questions(subject, **arguments)
+            typer.echo(f"{count} questions are in {subject}; its README.md says how to answer them")
             return
-        if kind == "--tensors":
-            report = recorded_tensors.audit_tensors(place, dtype=computed, **declared)
-        elif kind == "--read":
-            with one_line(engine_files.UnansweredError, status=UNANSWERED):
-                report = engine_files.audit_answers(place, **declared)
-    if kind == "MODEL":
-        _, network = models.load(model, trust_remote_code, device, dtype, words=False)
+        if mode == "--tensors":
+            report = recorded_tensors.audit_tensors(subject, dtype=torch_dtype, **arguments)
+        elif mode == "--read":
+            with as_command_error(engine_files.UnansweredError, status=UNANSWERED):
+                report = engine_files.audit_answers(subject, **arguments)
+    if mode == "MODEL":
+        _, network = models.load_model(model, trust_remote_code, device, dtype, words=False)
         size = network.config.get_text_config().vocab_size
-        inputs = models.inputs(network, torch.arange(AUDITED, device=device)[None] % size)
-        errors = one_line(ValueError, RuntimeError, about=f"{model}: ")
+        ids = torch.arange(AUDITED_TOKENS, device=device)[None] % size
+        inputs = models.model_inputs(network, ids)
+        errors = as_command_error(ValueError, RuntimeError, prefix=f"{model}: ")
         with errors, models.progress(f"asking the attention of {model}, layer by layer"):
-            report = audited(network, inputs, expected=declared["expected"])
+            report = audit_model(network, inputs, expected=arguments["expected"])
     report.verbose = report.verbose or facts
     typer.echo(report.to_json() if as_json else str(report))
     if not report.passed:

@@ -1,4 +1,4 @@
-"""`attnlib calibrate`: the scale that a language model's own loss asks for."""
+"""`attnlib calibrate`: the scale at which a language model's own loss is least."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlib.cli import model as models
-from attnlib.cli.application import AsJson, CommandError, one_line
+from attnlib.cli.application import AsJson, CommandError, as_command_error
 
 if TYPE_CHECKING:  # what loads slowly is loaded by the command that needs it
-    from attnlib.calibration.answer import Recommendation
+    from attnlib.calibration.recommendation import Recommendation
 
 
 Per = StrEnum("Per", ["model", "layer", "head"])
@@ -48,36 +48,39 @@ def calibrate(
     factor of their own lowers the loss. A run that was stopped goes on where it was.
     """
     models.require_packages()
-    from attnlib.calibration.answer import answer
     from attnlib.calibration.pass_cache import Cache, digest
+    from attnlib.calibration.recommendation import recommend
 
-    with one_line(ValueError, about="--lengths must be numbers with commas between: "):
-        counts = [int(length) for length in lengths.split(",")]
+    with as_command_error(ValueError, prefix="--lengths must be numbers with commas between: "):
+        token_counts = [int(length) for length in lengths.split(",")]
     content = models.read_text(text)
-    tokenizer, network = models.load(model, trust_remote_code, device, dtype, language=True)
+    tokenizer, network = models.load_model(model, trust_remote_code, device, dtype, language=True)
     ids = tokenizer(content, return_tensors="pt", verbose=False)["input_ids"]
-    kept = memory or _cache() / f"calibrate-{digest(model, ids, *filter(None, [dtype]))}.jsonl"
-    answers = []
+    key = digest(model, ids, *filter(None, [dtype]))
+    cache = memory or _cache_folder() / f"calibrate-{key}.jsonl"
+    results = []
     with models.progress("reading") as status:
-        for length in counts:
-            passes = count(1)
+        for length in token_counts:
+            pass_numbers = count(1)
 
-            def report(what: str, loss: float, length: int = length, at: Any = passes) -> None:
-                status.update(f"{length} tokens, pass {next(at)}: {what}, loss {loss:.4f}")
+            def report(
+                what: str, loss: float, length: int = length, counter: Any = pass_numbers
+            ) -> None:
+                status.update(f"{length} tokens, pass {next(counter)}: {what}, loss {loss:.4f}")
 
             options: Any = {"per": str(per), "law": law, "texts": texts, "report": report}
-            with one_line(ValueError, RuntimeError, OSError, status=1, about=f"{model}: "):
-                result = answer(network, ids.to(device), length, memory=Cache(kept), **options)
-            answers.append(result)
+            with as_command_error(ValueError, RuntimeError, OSError, status=1, prefix=f"{model}: "):
+                result = recommend(network, ids.to(device), length, memory=Cache(cache), **options)
+            results.append(result)
             if not as_json:
                 typer.echo(str(result))
     if as_json:
-        typer.echo(json.dumps([result.to_dict() for result in answers], indent=2))
+        typer.echo(json.dumps([result.to_dict() for result in results], indent=2))
     else:
-        _print_heads(answers[-1])
+        _print_heads(results[-1])
     if apply is None:
         return
-    fit = answers[-1].fit
+    fit = results[-1].fit
     if not fit.recommended:
         reason = "the gain is not significantly different from 0"
         raise CommandError(f"{apply} is not written: {reason}", 1)
@@ -89,24 +92,25 @@ def calibrate(
             "ScaleFit.apply puts them into the model while it runs",
             1,
         )
-    with one_line(OSError, status=1, about=f"{apply} cannot be written: "):
+    with as_command_error(OSError, status=1, prefix=f"{apply} cannot be written: "):
         network.save_pretrained(apply)
         tokenizer.save_pretrained(apply)
     typer.echo(f"saved in {apply}, with {len(applied.folded)} layers changed")
 
 
-def _cache() -> Path:
+def _cache_folder() -> Path:
+    """Return the folder of the cache, $ATTNLIB_CACHE or in the home folder, and create it."""
     folder = Path(os.environ.get("ATTNLIB_CACHE") or Path.home() / ".cache" / "attnlib")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-SHOWN = 10
+HEADS_SHOWN = 10
 """Heads that are printed."""
 
 
 def _print_heads(result: "Recommendation") -> None:
-    """Print the heads whose gradient differs significantly from 0, the largest first."""
+    """Print the heads whose gradient differs significantly from 0, the largest gradients first."""
     larger, smaller = result.gradient.wanting()
     heads = result.gradient.p_values().size
     typer.echo(
@@ -118,7 +122,7 @@ def _print_heads(result: "Recommendation") -> None:
     if not lines:
         return
     typer.echo(f"\n{'head':>6}{'∂L/∂log t':>12}{'±':>8}{'wants':>9}  layer")
-    for line in lines[:SHOWN]:
+    for line in lines[:HEADS_SHOWN]:
         wants = "larger" if line["gradient"] < 0.0 else "smaller"
         numbers = f"{line['gradient']:>+12.2e}{line['standard_error']:>8.0e}{wants:>9}"
         typer.echo(f"{line['head']:>6}{numbers}  {line['layer']}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnlib.cli.application import one_line
+from attnlib.cli.application import as_command_error
 from attnlib.extras import extra_packages
 
 MODEL_HELP = "A model's name on Hugging Face, its folder or GGUF file."
@@ -36,37 +36,40 @@ def require_packages() -> None:
         import transformers  # noqa: F401
 
 
-def load(
+def load_model(
     name: str, trust_remote_code: bool, device: str, dtype: FloatType | None, **options: bool
 ) -> tuple[Any, Any]:
-    """Return what `open_model` does, the model on `device` in `dtype`; CommandError if it fails."""
+    """Return the tokenizer and model of `open_model`, on `device` in `dtype`.
+
+    `options` are those of `open_model`. Raises CommandError if it fails.
+    """
     from attnlib.models import opening
 
     options["trust_remote_code"] = trust_remote_code
-    with one_line(ValueError), progress(f"opening {name}"):
+    with as_command_error(ValueError), progress(f"opening {name}"):
         tokenizer, network = opening.open_model(name, **options)
-    with one_line(RuntimeError, AssertionError):
+    with as_command_error(RuntimeError, AssertionError):
         network.to(device=device, dtype=torch_dtype(dtype))
     return tokenizer, network
 
 
 def torch_dtype(dtype: str | None) -> Any:
-    """Return torch's dtype of that name, or None for None."""
+    """Return the dtype of torch with this name, or None for None."""
     import torch
 
     return None if dtype is None else getattr(torch, dtype)
 
 
-def inputs(network: Any, ids: Any) -> dict[str, Any]:
-    """Return the keyword arguments with which a model reads the token ids `ids`."""
+def model_inputs(network: Any, ids: Any) -> dict[str, Any]:
+    """Return the keyword arguments with which a model is called on token ids."""
     names = ["input_ids", "decoder_input_ids"]
-    decodes = names[1] in signature(network.forward).parameters  # an encoder's settings may not say
+    decodes = names[1] in signature(network.forward).parameters  # configurations may not say
     return dict.fromkeys(names if decodes else names[:1], ids)
 
 
 def read_text(file: Path) -> str:
     """Return the UTF-8 text of a file; CommandError where it cannot be read."""
-    with one_line(OSError, UnicodeDecodeError, about=f"{file} cannot be read: "):
+    with as_command_error(OSError, UnicodeDecodeError, prefix=f"{file} cannot be read: "):
         return file.read_text("utf-8")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnlib.cli.application import WIDTH, AsJson, one_line
+from attnlib.cli.application import WIDTH, AsJson, as_command_error
 
 LENGTHS = (1024, 8192, 131_072)
 """Keys for which `attnlib policies` shows a rule."""
@@ -30,15 +30,15 @@ def policies(
         lines = [f"{key:<21}{formula}" for key, formula in formulas.items()]
         typer.echo(json.dumps(formulas, ensure_ascii=False) if as_json else "\n".join(lines))
         return
-    with one_line(ValueError):
+    with as_command_error(ValueError):
         policy = find_policy(name, "name")
-    lengths = [{"n": n, **policy_numbers(name, n, d)} for n in LENGTHS]
-    numbers = [{key: line[key] for key in ("n", "scale", "alpha")} for line in lengths]
+    rows = [{"n": n, **policy_numbers(name, n, d)} for n in LENGTHS]
+    values = [{key: row[key] for key in ("n", "scale", "alpha")} for row in rows]
     if as_json:
         fields = ("applied_to", "formula", "meaning", "learned", "source", "constants")
-        answer = {"name": name, **{field: getattr(policy, field) for field in fields}}
-        answer |= {"d": d, "numbers": numbers}
-        typer.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        result = {"name": name, **{field: getattr(policy, field) for field in fields}}
+        result |= {"d": d, "numbers": values}
+        typer.echo(json.dumps(result, ensure_ascii=False, indent=2))
         return
     learned = ", learned; here its first value" if policy.learned else ""
     typer.echo(f"{name}: {policy.formula}, times {UNITS[policy.applied_to]}{learned}")
@@ -47,9 +47,9 @@ def policies(
     for setting in policy.settings:
         typer.echo(fill(f"{setting.name} = {setting.value:g}: {setting.meaning}", WIDTH))
     typer.echo(f"\n{'n':>10}{'scale':>14}{'α':>10}   for d = {d}")
-    for line in numbers:
-        values = ["none" if line[key] is None else f"{line[key]:.4g}" for key in ("scale", "alpha")]
-        typer.echo(f"{line['n']:>10}{values[0]:>14}{values[1]:>10}")
+    for row in values:
+        cells = ["none" if row[key] is None else f"{row[key]:.4g}" for key in ("scale", "alpha")]
+        typer.echo(f"{row['n']:>10}{cells[0]:>14}{cells[1]:>10}")
 
 
 def policy_numbers(name: str, n: int, d: int) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def policy_numbers(name: str, n: int, d: int) -> dict[str, Any]:
     from attnlib.policies import POLICIES
 
     policy = POLICIES[name]
-    line: dict[str, Any] = {"name": name, "applied_to": policy.applied_to}
-    line |= {"scale": None, "alpha": None, "learned": policy.learned}
+    row: dict[str, Any] = {"name": name, "applied_to": policy.applied_to}
+    row |= {"scale": None, "alpha": None, "learned": policy.learned}
     with suppress(ValueError):
-        line["scale"], line["alpha"] = float(policy.scale(n, d)), float(policy.alpha(n, d))
-    return {**line, "meaning": policy.meaning}
+        row["scale"], row["alpha"] = float(policy.scale(n, d)), float(policy.alpha(n, d))
+    return {**row, "meaning": policy.meaning}

@@ -8,8 +8,8 @@ import typer
 from attnlib.cli import model as models
 from attnlib.cli.application import AsJson, CommandError
 
-UNKNOWN = 0.1
-"""A text with more tokens that the tokenizer does not know is warned of, as a share."""
+UNKNOWN_SHARE = 0.1
+"""Share of tokens that the tokenizer does not know, above which a text is warned of."""
 
 
 def probe(
@@ -37,26 +37,26 @@ def probe(
     content = models.read_text(text)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        tokenizer, network = models.load(model, trust_remote_code, device, dtype)
-        longest = getattr(network.config, "max_position_embeddings", None) or tokens
-        options = {"truncation": True, "max_length": min(tokens, longest)}
+        tokenizer, network = models.load_model(model, trust_remote_code, device, dtype)
+        max_length = getattr(network.config, "max_position_embeddings", None) or tokens
+        options = {"truncation": True, "max_length": min(tokens, max_length)}
         ids = tokenizer(content, return_tensors="pt", **options)["input_ids"]
         if ids.shape[-1] < 2:
             raise CommandError(f"{text} must have at least 2 tokens, got {ids.shape[-1]}")
         unknown = ids.flatten().tolist().count(tokenizer.unk_token_id) / ids.numel()
-        if unknown > UNKNOWN:
-            share = f"{unknown:.0%} of the tokens of {text} are {tokenizer.unk_token}"
-            warnings.warn(f"{share}: the tokenizer does not know them", stacklevel=1)
+        if unknown > UNKNOWN_SHARE:
+            notice = f"{unknown:.0%} of the tokens of {text} are {tokenizer.unk_token}"
+            warnings.warn(f"{notice}: the tokenizer does not know them", stacklevel=1)
         progress = models.progress(f"{model} reads {ids.shape[-1]} tokens")
         try:
             with progress, torch.no_grad(), probing.probe(network) as report:
-                network(**models.inputs(network, ids.to(device)))
+                network(**models.model_inputs(network, ids.to(device)))
         except Exception as error:  # a model raises what its parts raise
-            kind = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
-            raise CommandError(f"{kind}{error}", 1) from error
+            error_type = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
+            raise CommandError(f"{error_type}{error}", 1) from error
         if report.not_finite:
-            where = f"first in {report.not_finite[0]}"
-            raise CommandError(f"{model} computes NaN or infinity, {where}", 1)
+            location = f"first in {report.not_finite[0]}"
+            raise CommandError(f"{model} computes NaN or infinity, {location}", 1)
     for warning in caught:
         typer.echo(f"Warning: {' '.join(str(warning.message).split())}", err=True)
     if as_json:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnlib.cli.application import WIDTH, AsJson, one_line
+from attnlib.cli.application import WIDTH, AsJson, as_command_error
 from attnlib.cli.policies import policy_numbers
 
 COMMON = ("transformer", "mup", "qk_norm", "qwen", "ssmax", "yarn", "llama_4")
@@ -46,30 +46,30 @@ def scale(
     from attnlib import criteria
     from attnlib.policies import POLICIES
 
-    with one_line(ValueError):
-        keys = criteria.effective_keys(n, causal=causal)
-        by_criterion = _criterion_lines(n, d, law, causal, everything)
+    with as_command_error(ValueError):
+        effective_keys = criteria.effective_keys(n, causal=causal)
+        by_criterion = _criterion_numbers(n, d, law, causal, everything)
     policies = [policy_numbers(name, n, d) for name in (POLICIES if everything else COMMON)]
     if as_json:
-        case = {"n": n, "d": d, "law": str(law), "causal": causal, "effective_keys": keys}
-        answer = {**case, "criteria": by_criterion, "policies": policies}
-        typer.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        case = {"n": n, "d": d, "law": str(law), "causal": causal, "effective_keys": effective_keys}
+        result = {**case, "criteria": by_criterion, "policies": policies}
+        typer.echo(json.dumps(result, ensure_ascii=False, indent=2))
         return
     of_cosines = law is LawName.COSINE
-    start = d**0.5 if of_cosines else d**-0.5
+    start_scale = d**0.5 if of_cosines else d**-0.5
     typer.echo(
-        f"Start with {'√d on the cosine' if of_cosines else '1/√d'} = {start:.4g} (α = 1). What a "
-        "trained model\nwants is measured:\n    attnlib calibrate MODEL --text FILE"
+        f"Start with {'√d on the cosine' if of_cosines else '1/√d'} = {start_scale:.4g} (α = 1). "
+        "What a trained model\nwants is measured:\n    attnlib calibrate MODEL --text FILE"
     )
-    seen = f"1 to {n} keys (as {keys:.0f})" if causal else f"{n} keys"
-    _print_table(f"By criterion, for {seen} and {d} dimensions", by_criterion)
-    last = ", at the last query" if causal else ""
-    _print_table(f"Policies in use{last} (* learned; here its first value)", policies)
+    key_count = f"1 to {n} keys (as {effective_keys:.0f})" if causal else f"{n} keys"
+    _print_table(f"By criterion, for {key_count} and {d} dimensions", by_criterion)
+    position = ", at the last query" if causal else ""
+    _print_table(f"Policies in use{position} (* learned; here its first value)", policies)
     if not everything:
         typer.echo(f"\nWith --all, all {len(POLICIES)} policies and one more criterion.")
     if not of_cosines:
         typer.echo("\nIn PyTorch, where 1/√d is what it does without a scale:")
-        typer.echo(f"    functional.scaled_dot_product_attention(q, k, v, scale={start:.4g})")
+        typer.echo(f"    functional.scaled_dot_product_attention(q, k, v, scale={start_scale:.4g})")
     typer.echo("\nWith attnlib, for any policy, also one that depends on the position:")
     typer.echo('    attention.attend(q, k, v, policy="ssmax", is_causal=True)')
     typer.echo(f"\nA model of transformers that was trained at {n} keys keeps its own scale there:")
@@ -77,17 +77,17 @@ def scale(
     typer.echo("    model.set_attn_implementation(rule)")
 
 
-def _criterion_lines(
-    n: int, d: int, name: LawName, causal: bool, everything: bool
+def _criterion_numbers(
+    n: int, d: int, law_name: LawName, causal: bool, everything: bool
 ) -> list[dict[str, Any]]:
-    """Return a dictionary for each criterion; `everything` includes the one that takes a second."""
+    """Return the row of each criterion; with `everything` that of entropy, which takes a second."""
     from attnlib import criteria, scores
 
-    law: scores.Law = scores.Cosine(d) if name is LawName.COSINE else scores.DotProduct(d)
-    if name is LawName.NORMAL:
+    law: scores.Law = scores.Cosine(d) if law_name is LawName.COSINE else scores.DotProduct(d)
+    if law_name is LawName.NORMAL:
         law = scores.Normal()
     unit = float(law.variance) ** 0.5
-    factor = 1.0 if name is LawName.COSINE else d**-0.5
+    factor = 1.0 if law_name is LawName.COSINE else d**-0.5
     return [
         {
             "name": criterion.name,
@@ -101,7 +101,7 @@ def _criterion_lines(
 
 
 def _print_table(title: str, lines: list[dict[str, Any]]) -> None:
-    """Print a table of each rule's scale and α, with its meaning in words below."""
+    """Print the scale and α of each line, with its meaning in words below."""
     typer.echo(f"\n{title}\n{'scale':>39}{'α':>16}")
     for line in lines:
         name = line["name"] + ("*" if line.get("learned") else "")

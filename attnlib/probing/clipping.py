@@ -1,4 +1,4 @@
-"""Make queries and keys smaller where a logit was too large: QK-clip."""
+"""Scale the weights of queries and keys down where a logit was too large: QK-clip."""
 
 import re
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.models.projections import PROJECTIONS
 
-NORMALISES = re.compile(r"(q|k|qk|query|key)_?(norm|ln|layer_?norm)|(norm|ln)_?(q|k)")
-"""What modules call a part that brings queries and keys to one size."""
+NORM_NAMES = re.compile(r"(q|k|qk|query|key)_?(norm|ln|layer_?norm)|(norm|ln)_?(q|k)")
+"""Names of parts that normalise queries and keys."""
 
 Parts = list[Tensor]
 """Views of weights and biases, each with the axes (heads, size of a head, …)."""
@@ -58,44 +58,45 @@ def clip(model: nn.Module, table: Any, limit: float = 100.0) -> list[tuple[str, 
     limit = _checking.positive("limit", limit)
     if not hasattr(table, "groupby"):
         raise TypeError(f"table must be one of Report.table(), got {table!r:.80}")
-    work, clipped = [], []
+    planned, clipped = [], []
     for layer, lines in table.groupby("layer", sort=False):
         largest = lines.groupby("head")["largest_logit"].max().to_numpy()
         if not np.isfinite(largest).all():
             raise ValueError(f"{layer} has logits that are not finite, and no factor changes that")
         if (largest > limit).any():
-            size = int(lines["dimension"].iloc[0])
-            work.append((largest, *_projections(model, str(layer), len(largest), size)))
+            d = int(lines["dimension"].iloc[0])
+            planned.append((largest, *_weights_by_head(model, str(layer), len(largest), d)))
             clipped += [(str(layer), i, float(s)) for i, s in enumerate(largest) if s > limit]
-    for largest, queries, keys in work:
+    for largest, queries, keys in planned:
         factors = limit / np.maximum(largest, limit)
         groups = factors.reshape(len(keys[0]), -1)
-        of_keys = np.sqrt(groups.min(axis=1, keepdims=True))
-        _multiply(keys, of_keys.ravel())
-        _multiply(queries, (groups / of_keys).ravel())
+        key_factors = np.sqrt(groups.min(axis=1, keepdims=True))
+        _multiply_heads(keys, key_factors.ravel())
+        _multiply_heads(queries, (groups / key_factors).ravel())
     return clipped
 
 
-def _multiply(parts: Parts, factors: FloatArray) -> None:
-    """Multiply each head's weights by its factor, in place; a factor of 1 changes no bit."""
+def _multiply_heads(parts: Parts, factors: FloatArray) -> None:
+    """Multiply the weights of each head by its factor, in place; a factor of 1 changes no bit."""
     for part in parts:
         precision = torch.promote_types(part.dtype, torch.float32)
-        by_head = torch.as_tensor(factors, dtype=precision, device=part.device)
-        part.mul_(by_head.reshape(-1, *[1] * (part.ndim - 1)))
+        head_factors = torch.as_tensor(factors, dtype=precision, device=part.device)
+        part.mul_(head_factors.reshape(-1, *[1] * (part.ndim - 1)))
 
 
-def _projections(model: nn.Module, layer: str, heads: int, size: int) -> tuple[Parts, Parts]:
-    """Return a layer's weights of queries and keys by head; ValueError if unknown or normalised."""
+def _weights_by_head(model: nn.Module, layer: str, heads: int, size: int) -> tuple[Parts, Parts]:
+    """Return weights of queries and keys by head; ValueError if unknown or normalised."""
     modules = dict(model.named_modules())
     module: Any = modules.get(layer, model)
-    normalises = any(NORMALISES.fullmatch(name) for name, _ in module.named_children())
+    normalises = any(NORM_NAMES.fullmatch(name) for name, _ in module.named_children())
     options = getattr(module, "options", module)
     if normalises or getattr(options, "normalize_qk", False):
         raise ValueError(
             f"{layer} normalises its queries and keys, so that smaller projections change nothing: "
             "clip its scale, or the weights of its norms"
         )
-    queries, keys = ([_by_head(t, size) for t in side] for side in _found(module, heads * size))
+    sides = _weights(module, heads * size)
+    queries, keys = ([_split_heads(t, size) for t in weights] for weights in sides)
     known = queries and keys and len(queries[0]) == heads and len(keys[0])
     if not known or heads % len(keys[0]):
         raise ValueError(
@@ -106,35 +107,35 @@ def _projections(model: nn.Module, layer: str, heads: int, size: int) -> tuple[P
     return queries, keys
 
 
-def _by_head(t: Tensor, size: int) -> Tensor:
-    """Return a view with the axes (heads, size, …); no heads where the size does not fit."""
+def _split_heads(t: Tensor, size: int) -> Tensor:
+    """Return a view with the axes (heads, size, …); no heads where `size` does not fit."""
     return t.view(-1, size, *t.shape[1:]) if len(t) % size == 0 else t[:0]
 
 
-def _found(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the weights and biases of queries and of keys, (outputs, …); empty if not known."""
+def _weights(module: Any, width: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Return weights and biases of queries (`width` outputs) and of keys; empty if unknown."""
     if isinstance(module, nn.MultiheadAttention):
-        own = {name: t for name, t in module._parameters.items() if t is not None}
-        both = [own[name] for name in ("in_proj_weight", "in_proj_bias") if name in own]
-        queries, keys = [t[:width] for t in both], [t[width : 2 * width] for t in both]
-        if "q_proj_weight" in own:
-            queries.append(own["q_proj_weight"])
-            keys.append(own["k_proj_weight"])
-        if "bias_k" in own:  # a key beside the others
-            keys.append(own["bias_k"][0, 0])
+        parameters = {name: t for name, t in module._parameters.items() if t is not None}
+        joint = [t for name, t in parameters.items() if name in ("in_proj_weight", "in_proj_bias")]
+        queries, keys = [t[:width] for t in joint], [t[width : 2 * width] for t in joint]
+        if "q_proj_weight" in parameters:
+            queries.append(parameters["q_proj_weight"])
+            keys.append(parameters["k_proj_weight"])
+        if "bias_k" in parameters:  # a key beside the others
+            keys.append(parameters["bias_k"][0, 0])
         return queries, keys
     for query, key in PROJECTIONS.items():
         if hasattr(module, query) and hasattr(module, key):
             return list(_linear(getattr(module, query))), list(_linear(getattr(module, key)))
-    named = getattr(module, "packed_projection", "")
-    layer = getattr(module, named or "c_attn", None)
-    known = named or type(layer).__name__ == "Conv1D"  # a c_attn of others has another order
+    packed_name = getattr(module, "packed_projection", "")
+    layer = getattr(module, packed_name or "c_attn", None)
+    known = packed_name or type(layer).__name__ == "Conv1D"  # other c_attn have another order
     packed = [t for t in _linear(layer) if known and len(t) == 3 * width]
     return [t[:width] for t in packed], [t[width : 2 * width] for t in packed]
 
 
 def _linear(layer: Any) -> Iterator[Tensor]:
-    """Yield the weight, (outputs, inputs), and the bias of a linear layer; nothing for another."""
+    """Yield the weight, (outputs, inputs), and the bias of a linear layer; nothing for others."""
     transposed = type(layer).__name__ == "Conv1D"
     if not (transposed or isinstance(layer, nn.Linear)):
         return

@@ -13,9 +13,9 @@ from torch import nn
 from attnlib import _checking
 from attnlib.extras import extra_packages
 from attnlib.models import torch_internals
-from attnlib.probing.alarms import PATIENCE, Alarm, reasons
+from attnlib.probing.alarms import PATIENCE, Alarm, find_alarms
 from attnlib.probing.clipping import clip
-from attnlib.probing.observer import Observer, into, list_first
+from attnlib.probing.observer import Observer, list_first, make_collector
 from attnlib.probing.report import Report
 from attnlib.probing.summary import layer_name
 
@@ -23,9 +23,9 @@ Log = Callable[[str, float, int], object]
 """A function of a name, a number and the step, such as TensorBoard's add_scalar."""
 
 Recent = defaultdict[tuple[str, int], deque[dict[str, Any]]]
-"""The last `PATIENCE` lines of each head, by layer and number."""
+"""The lines of each head at the last `PATIENCE` watched steps, by layer and head."""
 
-SHOWN: dict[str, Callable[[Any], float]] = {
+LOGGED: dict[str, Callable[[Any], float]] = {
     "alpha_to_critical": np.max,
     "largest_logit": np.max,
     "entropy": np.min,
@@ -35,7 +35,7 @@ SHOWN: dict[str, Callable[[Any], float]] = {
     "gradient": np.min,
     "output_std": np.mean,
 }
-"""The columns of a report that are logged, each as one number for the heads of a layer."""
+"""The logged columns of a report, with the function that makes one number of a layer's heads."""
 
 
 class Monitor:
@@ -115,29 +115,31 @@ class Monitor:
         self._calls = 0
         self._entered = 0
         self._observer: Observer | None = None
-        self._expected = ExitStack()
+        self._expected_call = ExitStack()
 
     def __enter__(self) -> Self:
         self._entered = len(self.tables)
-        self._hook()
+        self._add_hooks()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._unhook()
-        self._say_if_nothing(kind, 2)
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        self._remove_hooks()
+        self._warn_if_unwatched(error_type, 2)
 
-    def _hook(self) -> None:
+    def _add_hooks(self) -> None:
+        """Hook the model: `_before_call` and `_after_call` run with each of its calls."""
         self._hooks = [
-            self.model.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True),
-            self.model.register_forward_hook(self._after, always_call=True),
+            self.model.register_forward_pre_hook(self._before_call, prepend=True, with_kwargs=True),
+            self.model.register_forward_hook(self._after_call, always_call=True),
         ]
 
-    def _unhook(self) -> None:
+    def _remove_hooks(self) -> None:
         for hook in self._hooks:
             hook.remove()
 
-    def _say_if_nothing(self, kind: type[BaseException] | None, stacklevel: int) -> None:
-        if kind is None and len(self.tables) == self._entered:
+    def _warn_if_unwatched(self, error_type: type[BaseException] | None, stacklevel: int) -> None:
+        """Warn if no step was watched, unless an exception has ended the run."""
+        if error_type is None and len(self.tables) == self._entered:
             warnings.warn(
                 f"the monitor has watched no step of {type(self.model).__name__}: it was not "
                 "called itself, in training mode, at a step that is due. Lightning calls "
@@ -168,58 +170,58 @@ class Monitor:
         parts = [table.assign(step=step) for step, table in self.tables.items()]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"step": []})
 
-    def _before(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Start to watch this call, if it is one in training mode and its step is due."""
+    def _before_call(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Start to watch this call if it is in training mode and its step is due."""
         if not module.training or torch_internals.in_backward_pass():
             return
         step = self._calls if self.step is None else self.step
         self._calls += 1
-        observer = self._start(step)
+        observer = self._start_watch(step)
         if observer is not None:
-            observer.enter_module(module, arguments, named)
+            observer.enter_module(module, args, named)
 
-    def _after(self, module: nn.Module, arguments: Any, output: Any) -> None:
-        """Keep and log what was measured, if this call was watched."""
-        self._finish(output is not None)  # None: the call has raised
+    def _after_call(self, module: nn.Module, arguments: Any, output: Any) -> None:
+        """Keep and log the measurements if this call was watched."""
+        self._finish_watch(output is not None)  # None: the call has raised
 
-    def _start(self, step: int) -> Observer | None:
-        """Start to watch and return the observer; None if the step is not due, or was watched."""
+    def _start_watch(self, step: int) -> Observer | None:
+        """Start to watch a step and return its observer; None if it is not due, or was watched."""
         if step % self.every or step in self.tables or self._observer is not None:
             return None
         self._watched = ExitStack()
         self._watched.enter_context(torch_internals.eagerly())  # first: it refuses graphs
         self._report, self._watched_step = Report(theory=False), step
         model = torch_internals.uncompiled(self.model)
-        self._observer = Observer(model, into(self._report, self.rows, self._rng))
+        self._observer = Observer(model, make_collector(self._report, self.rows, self._rng))
         self._watched.enter_context(self._observer.at_work())
         return self._observer
 
-    def _finish(self, whole: bool = True) -> None:
-        """End the watch, if any; keep and log what was measured, if the call ran to its end."""
+    def _finish_watch(self, completed: bool = True) -> None:
+        """End the watch, if any; keep and log its measurements if the call was `completed`."""
         observer, self._observer = self._observer, None
         if observer is None:
             return
         self._watched.close()
-        if not whole:
+        if not completed:
             return
         if not self.tables:
             observer.finish()
         table = self._unclipped = self.tables[self._watched_step] = self._report.table()
         if self._log is not None:
-            for name, number in _numbers(table):
+            for name, number in _logged_numbers(table):
                 self._log(name, number, self._watched_step)
-        self._look(table, self._watched_step)
+        self._raise_alarms(table, self._watched_step)
 
-    def _look(self, table: Any, step: int) -> None:
-        """Keep the alarms that are new at this step; hand them to `on_alarm`, or warn of them."""
-        known = {(alarm.layer, alarm.head, alarm.name) for alarm in self.alarms}
+    def _raise_alarms(self, table: Any, step: int) -> None:
+        """Keep a step's new alarms, and give them to `on_alarm`, or warn of them without it."""
+        raised = {(alarm.layer, alarm.head, alarm.name) for alarm in self.alarms}
         new = []
         for line in table.to_dict("records"):
             layer = layer_name(line)
             recent = self._recent[layer, line["head"]]
             recent.append(line)
-            for name, why in reasons(recent):
-                if (layer, line["head"], name) not in known:
+            for name, why in find_alarms(recent):
+                if (layer, line["head"], name) not in raised:
                     new.append(Alarm(step, layer, line["head"], name, why))
         self.alarms += new
         if self._on_alarm is not None:
@@ -246,27 +248,27 @@ class Monitor:
                 monitor._entered = len(monitor.tables)
 
             def on_step_begin(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
-                monitor._expect(state.global_step)
+                monitor._watch_next_call(state.global_step)
 
             def on_substep_end(self, *_: Any, **__: Any) -> None:
-                monitor._expected.close()
+                monitor._expected_call.close()
 
             def on_step_end(self, *_: Any, **__: Any) -> None:
-                monitor._expected.close()
+                monitor._expected_call.close()
 
             def on_train_end(self, *_: Any, **__: Any) -> None:
-                monitor._say_if_nothing(None, 2)
+                monitor._warn_if_unwatched(None, 2)
 
         return Callback()
 
-    def _expect(self, step: int) -> None:
-        """Watch the next call if `step` is due, also of a model that the trainer compiles."""
+    def _watch_next_call(self, step: int) -> None:
+        """Watch the next call of the model if `step` is due, also where the trainer compiles it."""
         self.step = step
-        self._expected.close()  # after an error it is open
+        self._expected_call.close()  # after an error it is open
         if step % self.every == 0:
-            self._expected.enter_context(torch_internals.eagerly())
-            self._hook()
-            self._expected.callback(self._unhook)
+            self._expected_call.enter_context(torch_internals.eagerly())
+            self._add_hooks()
+            self._expected_call.callback(self._remove_hooks)
 
     def lightning_callback(self) -> Any:
         """Return a Lightning Callback that watches the steps due, as the Trainer counts them."""
@@ -280,23 +282,23 @@ class Monitor:
                 monitor._entered = len(monitor.tables)
 
             def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-                monitor._start(trainer.global_step)
+                monitor._start_watch(trainer.global_step)
 
             def on_train_batch_end(self, *_: Any) -> None:
-                monitor._finish()
+                monitor._finish_watch()
 
             def on_exception(self, *_: Any) -> None:
-                monitor._finish(whole=False)
+                monitor._finish_watch(completed=False)
 
             def on_fit_end(self, *_: Any) -> None:
-                monitor._say_if_nothing(None, 2)
+                monitor._warn_if_unwatched(None, 2)
 
         return Callback()
 
 
-def _numbers(table: Any) -> Iterable[tuple[str, float]]:
-    """Yield what is logged of a table: "attention/LAYER/COLUMN" and its number."""
+def _logged_numbers(table: Any) -> Iterable[tuple[str, float]]:
+    """Yield the names "attention/LAYER/COLUMN" and the numbers that are logged of a table."""
     for (layer, call), heads in table.groupby(["layer", "call"], sort=False):
-        place = layer_name({"layer": layer, "call": call})
-        for column, summary in SHOWN.items():
-            yield f"attention/{place}/{column}", float(summary(heads[column]))
+        layer_call = layer_name({"layer": layer, "call": call})
+        for column, reduce in LOGGED.items():
+            yield f"attention/{layer_call}/{column}", float(reduce(heads[column]))

@@ -1,6 +1,6 @@
-"""Watch a model run: which module attends, what it hands to attention, and what cannot be seen.
+"""Observe the calls of attention in a model that runs, and list what cannot be observed.
 
-`Observer` hands each call to a function: `probe` and `Monitor` measure it and add it to a report.
+`Observer` gives each call to a function: `probe` and `Monitor` measure it and add it to a report.
 """
 
 import math
@@ -31,11 +31,11 @@ from attnlib.models.softmax_record import Layout, Weights, WrittenOut
 from attnlib.models.softmax_recorder import ONE_KEY, Recorder, number_of_heads
 from attnlib.probing.measure import Call, Queries
 from attnlib.probing.report import Report
-from attnlib.probing.sample import some_rows
+from attnlib.probing.sample import sample_rows
 from attnlib.probing.tokens import Targets, Tokens, TokenTracker
 
 OnCall = Callable[[str, int, Call, Tensor], None]
-"""A function of a call: its layer, its number in that layer and run, itself, and its output."""
+"""A function of a call's layer, its number in that layer and run, the call, and its output."""
 
 NAMES_SHOWN = 3
 
@@ -122,8 +122,8 @@ def probe(
             "with probe(model) as report, rescale(...)"
         )
     report = Report(theory=theory, targets=targets is not None)
-    see = into(report, rows, np.random.default_rng(0))
-    observer = Observer(model, see, TokenTracker(mask, targets))
+    on_call = make_collector(report, rows, np.random.default_rng(0))
+    observer = Observer(model, on_call, TokenTracker(mask, targets))
     with torch_internals.parts_eagerly(model), observer.at_work():
         yield report
     report.batch.finish()
@@ -136,52 +136,56 @@ def probe(
         )
 
 
-def into(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
-    """Return a function that adds a call to a report: all its rows, or about `rows` of each head.
+def make_collector(report: Report, rows: int | None, rng: np.random.Generator) -> OnCall:
+    """Return a function that measures a call and adds it to a report.
 
-    `rng` draws them. ValueError or TypeError if `rows` is neither None nor an integer, 1 or more.
+    - `rows`: about how many rows of each head are measured, drawn by `rng`; all for None.
+
+    Raises ValueError or TypeError for `rows` that is neither None nor an integer, 1 or more.
     """
     if rows is not None:
         rows = _checking.integer("rows", rows, minimum=1)
 
-    def see(layer: str, number: int, call: Call, output: Tensor) -> None:
+    def collect(layer: str, number: int, call: Call, output: Tensor) -> None:
         if rows is not None:
-            call, output = some_rows(call, output, rows, rng)
-        report.batch.put(layer, number, call, output)
+            call, output = sample_rows(call, output, rows, rng)
+        report.batch.take(layer, number, call, output)
 
-    return see
+    return collect
 
 
 class Observer(interception.ModuleTracker):
-    """Hand each call of attention in a model to `see`, and list what cannot be observed.
+    """Give each call of attention in a model to `on_call`, and list what cannot be observed.
 
-    Inside `at_work`, what this thread runs is watched; `finish` says what was not observed. A
-    `reader` gives padding and targets, by default padding alone. Raises as `check_model`.
+    It observes what this thread runs inside `at_work`; `finish` lists the rest. `tracker` finds
+    padding and targets, by default padding alone. Raises as `check_model`.
     """
 
-    def __init__(self, model: nn.Module, see: OnCall, reader: TokenTracker | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, on_call: OnCall, tracker: TokenTracker | None = None
+    ) -> None:
         super().__init__(model)
-        self.see = see
-        self.reader = TokenTracker() if reader is None else reader
+        self.on_call = on_call
+        self.tracker = TokenTracker() if tracker is None else tracker
         self.recorder = Recorder(lambda: self.running, changes=False, made=self.note_made)
         self.sdpa_hint = interception.sdpa_hint(model)
         self.tokens: list[Tokens] = []  # of the modules that run
-        self.unmeasured: dict[tuple[str, str], None] = {}  # modules and reasons, in order
-        self.waiting: Counter[str] = Counter()  # softmaxes that have met no values, by module
+        self.obstacles: dict[tuple[str, str], None] = {}  # modules and reasons, in order
+        self.pending: Counter[str] = Counter()  # softmaxes that have met no values, by module
         self.notes: dict[str, str] = {}  # of what is measured, by module
         self.measured = self.compiled = self.in_multi_head = False
 
     def enter_module(
         self, module: nn.Module, args: Any, named: dict[str, Any] | None = None
     ) -> None:
-        """Note that a module starts, and which tokens it is called with."""
+        """Note that a module starts, and the tokens that it is called with."""
         if not self.belongs(module):
             return
         tokens = self.tokens[-1] if self.tokens else Tokens()
         if not torch_internals.in_trace():
             named = torch_internals.keyword_arguments() if named is None else named
             with torch_internals.hidden_from_modes():
-                tokens = self.reader.read(module, args, named, tokens)
+                tokens = self.tracker.inner_tokens(module, args, named, tokens)
         self.tokens.append(tokens)
         super().enter_module(module, args, named)
 
@@ -193,7 +197,7 @@ class Observer(interception.ModuleTracker):
 
     @torch_internals.not_compiled
     def run_function(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function of PyTorch, observe it if it is attention, and return its result."""
+        """Run a function of PyTorch and return its result; observe it if it is attention."""
         if torch.compiler.is_compiling():
             self.compiled = True
             return func(*args, **kwargs)
@@ -201,46 +205,48 @@ class Observer(interception.ModuleTracker):
         if not self.running or torch_internals.in_backward_pass():
             return func(*args, **kwargs)
         if func is MULTI_HEAD:
-            return self.multi_head(*args, **kwargs)
+            return self.run_multi_head(*args, **kwargs)
         if func not in ATTENTION and not self.in_multi_head:
-            return self.recorder.run(func, args, kwargs, self.written)
+            return self.recorder.run(func, args, kwargs, self.on_softmax)
         result = func(*args, **kwargs)
         if func in ATTENTION:
-            self.attention(result, Arguments(*args, **kwargs))
+            self.observe_attention(result, Arguments(*args, **kwargs))
         return result
 
-    def written(self, call: WrittenOut) -> None:
-        """Hand a call that writes its softmax out to `see`, once its weights meet values.
+    def on_softmax(self, call: WrittenOut) -> None:
+        """Give a call that writes its softmax out to `on_call`, once its weights meet values.
 
-        Its logits, which may be freed by then, are computed again where they are needed. A call
-        that cannot be measured is noted, with the reason.
+        Its logits may be freed by then; where they are needed they are computed again. If the call
+        cannot be measured, the reason is noted.
         """
         module, tokens = call.module or self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
         operands, scale, step, layout = call.operands(), call.step.scale(), call.step, call.layout
-        reason = _why_not(call.logits, call.logits)
+        reason = _obstacle(call.logits, call.logits)
         if reason or operands is None:
-            self.unmeasured[name, reason or call.obstacle()] = None
+            self.obstacles[name, reason or call.obstacle()] = None
             return
         q, k = (torch.cat([x.real, x.imag], -1) if x.is_complex() else x for x in operands)
-        self.note(name, layout)
-        self.waiting[name] += 1
-        waits, measured = True, False
+        self.note_doubts(name, layout)
+        self.pending[name] += 1
+        is_pending, measured = True, False
 
         @torch.no_grad()
-        def valued(values: Tensor, output: Tensor | None, changed: bool) -> None:
-            nonlocal waits, measured
+        def on_values(values: Tensor, output: Tensor | None, changed: bool) -> None:
+            nonlocal is_pending, measured
             if measured:
-                self.also(name, "its weights meet values more than once: the first are measured")
+                self.add_note(
+                    name, "its weights meet values more than once: the first are measured"
+                )
                 return
-            self.waiting[name] -= waits
-            waits = False
+            self.pending[name] -= is_pending
+            is_pending = False
             problem = "its weights are changed after the softmax" if changed else step.problem()
             if problem:
-                self.unmeasured[name, problem] = None
+                self.obstacles[name, problem] = None
                 return
             if isinstance(self.recorder.entry_of(values), Weights):
-                self.also(
+                self.add_note(
                     name, "its weights average weights: its value and output columns are of them"
                 )
             v, unknown = layout.by_head(values), math.isnan(scale)
@@ -250,17 +256,17 @@ class Observer(interception.ModuleTracker):
             if unknown:
                 mask = logits.masked_fill(logits <= HIDDEN / 2.0, -math.inf)
             elif mask is not None:
-                nothing = mask.numel() == 1 and not mask.any()
-                mask = None if nothing else layout.by_head(mask)
-            seen = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
-            seen = seen._replace(queries=self.queries(name, tokens, seen))
-            self.see(name or self.model_name, number, seen, z)
+                zero = mask.numel() == 1 and not mask.any()
+                mask = None if zero else layout.by_head(mask)
+            plain_call = Call(q, k, v.expand(*k.shape[:-1], -1), mask, scale=scale)
+            plain_call = plain_call._replace(queries=self.queries(name, tokens, plain_call))
+            self.on_call(name or self.model_name, number, plain_call, z)
             measured = self.measured = True
 
-        call.on_values = valued
+        call.on_values = on_values
 
-    def multi_head(self, *args: Any, **kwargs: Any) -> Any:
-        """Call PyTorch's multi-head attention, and observe the attention inside it."""
+    def run_multi_head(self, *args: Any, **kwargs: Any) -> Any:
+        """Call PyTorch's multi-head attention, observe the attention inside, return the result."""
         before = self.calls.total()
         self.in_multi_head = True
         with self:
@@ -273,60 +279,62 @@ class Observer(interception.ModuleTracker):
         self.in_multi_head = False
         return result
 
-    def attention(self, result: Tensor, given: Arguments) -> None:
-        """Hand a call of PyTorch's attention to `see`, without its dropout, or note why not."""
+    def observe_attention(self, result: Tensor, arguments: Arguments) -> None:
+        """Give a call of PyTorch's attention to `on_call`, without dropout, or note why not."""
         module, tokens = self.running[-1], self.tokens[-1]
         name, number = self.count_call(module)
         self.recorder.reached.add(module)
-        reason = _why_not(given.query, given.key)
+        reason = _obstacle(arguments.query, arguments.key)
         if reason:
-            self.unmeasured[name, reason] = None
+            self.obstacles[name, reason] = None
             return
-        if given.dropout_p > 0.0:
+        if arguments.dropout_p > 0.0:
             with torch.no_grad():
-                without = given._replace(dropout_p=0.0)._asdict()
-                result = functional.scaled_dot_product_attention(**without)
-        call = Call(*given[:4], *given[5:])
+                no_dropout = arguments._replace(dropout_p=0.0)._asdict()
+                result = functional.scaled_dot_product_attention(**no_dropout)
+        call = Call(*arguments[:4], *arguments[5:])
         heads = number_of_heads(self.running)
-        call, result = _unpacked(module, call, result)
+        call, result = _ungrouped(module, call, result)
         if call.query.ndim > 2:
-            self.note(name, Layout(call.query.shape, heads))
+            self.note_doubts(name, Layout(call.query.shape, heads))
         call, result = _unflattened(heads, call, result)
         call = call._replace(queries=self.queries(name, tokens, call))
-        self.see(name or self.model_name, number, call, result)
+        self.on_call(name or self.model_name, number, call, result)
         self.measured = True
 
-    def note(self, name: str, layout: Layout) -> None:
-        """Note if a module's heads are uncertain, or if it calls a part's `forward` directly."""
-        if directly := self.called_directly():
-            self.also(name, f"{directly} runs by its `forward` alone, and counts as part of it")
+    def note_doubts(self, name: str, layout: Layout) -> None:
+        """Note that a module's heads are uncertain, by `layout`, or that it calls a `forward`."""
+        if part_class := self.called_directly():
+            self.add_note(
+                name, f"{part_class} runs by its `forward` alone, and counts as part of it"
+            )
         if doubt := layout.doubt(self.batch):
-            self.also(name, doubt)
+            self.add_note(name, doubt)
 
     def queries(self, name: str, tokens: Tokens, call: Call) -> Queries | None:
-        """Return what `reader` knows of a call's queries, or None; note if padding is counted."""
-        known = self.reader.queries(tokens, call)
+        """Return a call's padding and targets, or None if unknown; note if padding is counted."""
+        result = self.tracker.queries(tokens, call)
         real = tokens.real if tokens.length == call.query.shape[-2] else None
-        padded = self.reader.by_model and real is not None and not real.all()
-        if padded and (known is None or known.real is None):
-            self.also(name, "its rows are not told by sequence: padding counts")
-        return known
+        padded = self.tracker.mask_from_model and real is not None and not real.all()
+        if padded and (result is None or result.real is None):
+            self.add_note(name, "its rows are not told by sequence: padding counts")
+        return result
 
-    def also(self, name: str, line: str) -> None:
-        """Add a remark to the report's notes on a module, if they lack it."""
+    def add_note(self, name: str, line: str) -> None:
+        """Add a remark to the notes of module `name`, unless they contain it."""
         before = self.notes.get(name, "")
         if line not in before:
             self.notes[name] = f"{before}; {line}".lstrip("; ")
 
     def finish(self) -> list[str]:
-        """Return lines on what was missed, and warn of it; RuntimeError if nothing was measured."""
-        for name in +self.waiting:
+        """Return a line for all that was not measured, and warn; RuntimeError if nothing was."""
+        for name in +self.pending:
             why = "its weights are changed, or meet no values in a product of known form"
-            self.unmeasured[name, why] = None
-        lines = [f"{name or self.model_name}: {why}" for name, why in self.unmeasured]
+            self.obstacles[name, why] = None
+        lines = [f"{name or self.model_name}: {why}" for name, why in self.obstacles]
         lines += self.recorder.report_lines(self.label)
         lines += self.recorder.report_lines(self.label, hints=True)
-        lines += [*self.modules_elsewhere(), *self._unseen()]
+        lines += [*self.modules_elsewhere(), *self._unseen_parts()]
         if not self.measured:
             if self.recorder.one_key:
                 lines.append(ONE_KEY)
@@ -344,12 +352,12 @@ class Observer(interception.ModuleTracker):
             )
         if lines:
             warnings.warn(f"not measured: {'; '.join(lines)}", stacklevel=4)
-        if unused := self.reader.unused():
+        if unused := self.tracker.unused():
             warnings.warn(f"not used: {'; '.join(unused)}", stacklevel=4)
         return lines
 
-    def _unseen(self) -> Iterator[str]:
-        """Yield which parts have run without a call that can be seen, and what to do."""
+    def _unseen_parts(self) -> Iterator[str]:
+        """Yield lines that name the parts that ran without an observable call, with a remedy."""
         if self.compiled and not self.sdpa_hint:
             yield (
                 "a graph of torch.compile has run, which cannot be seen into: a function that is "
@@ -358,11 +366,11 @@ class Observer(interception.ModuleTracker):
             )
         silent = self.silent_modules()
         if silent or (self.compiled and self.sdpa_hint):
-            way = f"; {self.sdpa_hint}" if self.sdpa_hint else ""
+            remedy = f"; {self.sdpa_hint}" if self.sdpa_hint else ""
             yield (
                 f"{list_first(silent) or 'its attention'} ran without calling "
                 "scaled_dot_product_attention or a softmax of a product of queries and keys: "
-                f"another kernel cannot be seen{way}"
+                f"another kernel cannot be seen{remedy}"
             )
 
 
@@ -373,11 +381,12 @@ def list_first(names: Iterable[str], separator: str = ", ") -> str:
     return separator.join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tensor]:
-    """Return a call and its result with a head for each head of queries; others as they are.
+def _ungrouped(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tensor]:
+    """Return a call and its result, (batch, heads of queries, 1, d), if its heads are grouped.
 
     For one token transformers passes the queries that share a key as if they were a sequence,
-    (batch, heads of keys, group, d), and so the mask, if it differs by head.
+    (batch, heads of keys, group, d), and so the mask, if it differs by head. Any other call is
+    returned unchanged.
     """
     group: Any = getattr(module, "num_key_value_groups", 1)
     heads: Any = getattr(layer_config(module), "num_attention_heads", 0)
@@ -395,7 +404,7 @@ def _unpacked(module: nn.Module, call: Call, result: Tensor) -> tuple[Call, Tens
 
 
 def _unflattened(heads: int, call: Call, result: Tensor) -> tuple[Call, Tensor]:
-    """Return a call and its result with an axis of heads, if these are flattened into the batch."""
+    """Return a call and its result with an axis of heads, if heads were part of the batch axis."""
     size = call.query.shape[0]
     tensors = call.query, call.key, call.value
     if not heads or size % heads or any(t.ndim != 3 or t.shape[0] != size for t in tensors):
@@ -407,8 +416,8 @@ def _unflattened(heads: int, call: Call, result: Tensor) -> tuple[Call, Tensor]:
     return call._replace(query=q, key=k, value=v, mask=mask), result
 
 
-def _why_not(query: Tensor, key: Tensor) -> str:
-    """Return why a call cannot be measured, or ""."""
+def _obstacle(query: Tensor, key: Tensor) -> str:
+    """Return the reason why a call cannot be measured, or ""."""
     if torch_internals.in_trace():
         return "it is being traced"
     if type(query) not in (Tensor, nn.Parameter):

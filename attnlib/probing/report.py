@@ -93,21 +93,21 @@ class Report:
         self._theory = theory
         self._columns = {**DEFINITIONS, **TARGET_DEFINITIONS} if targets else DEFINITIONS
         self._tallies: dict[tuple[str, int, int, int], Tally] = {}
-        self._written: list[dict[str, Any]] = []
+        self._table_lines: list[dict[str, Any]] = []
         self.batch = Batch(self.add)
         """Measures the calls that it takes, small ones together, and adds them."""
 
     @property
     def definitions(self) -> dict[str, str]:
-        """Return what each column of the table means, by name, and the theory at "random"."""
+        """Return the meaning of each column of the table, by name, and that of "random" scores."""
         return {**self._columns, "random": RANDOM}
 
     def add(self, layer: str, call: int, measured: Measured) -> None:
-        """Add what was `measured` in a call of `layer`, the `call`-th in a run, from 0."""
+        """Add the statistics of a call of `layer`, number `call` in its run, from 0."""
         heads = measured.value_variance.shape[-1]
         key = layer, call, heads, measured.dimension
         self._tallies.setdefault(key, Tally(heads)).add(measured)
-        self._written = []
+        self._table_lines = []
         counted = measured.rows.keys >= 2.0
         finite = np.isfinite(measured.rows[: Rows._fields.index("target_gap")]).all(where=counted)
         if not finite and layer not in self.not_finite:
@@ -147,26 +147,31 @@ class Report:
         return summary.text(self._lines()) + missing + notes
 
     def _lines(self) -> list[dict[str, Any]]:
-        """Return the lines of the table; the theory takes a second, so they are kept."""
+        """Return the lines of the table. They are kept, as the theory takes a second."""
         self.batch.finish()
-        if not self._written:
+        if not self._table_lines:
             lines: list[dict[str, Any]] = []
             by_theory: dict[RandomScores, list[dict[str, Any]]] = {}
             for (layer, call, heads, dimension), tally in self._tallies.items():
-                own = {"layer": layer, "call": call, "dimension": dimension, "scale": tally.scale}
+                layer_columns = {
+                    "layer": layer,
+                    "call": call,
+                    "dimension": dimension,
+                    "scale": tally.scale,
+                }
                 columns = {name: column.tolist() for name, column in tally.columns().items()}
                 for head in range(heads):
                     numbers = {name: column[head] for name, column in columns.items()}
-                    lines.append({**own, "head": head, **numbers})
+                    lines.append({**layer_columns, "head": head, **numbers})
                     random = RandomScores(dimension, *tally.counts(head))
                     by_theory.setdefault(random, []).append(lines[-1])
-            for random, alike in by_theory.items():
-                self._compare(alike, random)
-            self._written = [{name: line[name] for name in self._columns} for line in lines]
-        return self._written
+            for random, head_lines in by_theory.items():
+                self._add_theory(head_lines, random)
+            self._table_lines = [{name: line[name] for name in self._columns} for line in lines]
+        return self._table_lines
 
-    def _compare(self, lines: list[dict[str, Any]], random: RandomScores) -> None:
-        """Add to lines the columns that take the theory of their random scores."""
+    def _add_theory(self, lines: list[dict[str, Any]], random: RandomScores) -> None:
+        """Add to the lines of heads with the same rows the columns that need their theory."""
         alphas = np.array([line["alpha"] for line in lines])
         columns = random.columns(alphas) if self._theory else _without_theory(alphas)
         limit = random.gradient_limit if self._theory else math.nan
@@ -180,10 +185,11 @@ class Report:
 
 
 def _without_theory(alphas: FloatArray) -> dict[str, FloatArray]:
+    """Return the columns of random scores, NaN for each of the `alphas`."""
     return {name: np.full(alphas.shape, math.nan) for name in DEFINITIONS if "random_" in name}
 
 
-AS_THEY_ARE = (
+ROW_MEANS = (
     *("keys", "alpha_to_critical", "wide", "collision_probability", "entropy", "log_sum_exp"),
     *("largest_weight", "first_weight", "target_gap", "target_weight", "target_kappa"),
 )
@@ -191,55 +197,55 @@ AS_THEY_ARE = (
 
 
 class Tally:
-    """Hold sums over the rows of a module's heads, without rows that see fewer than two keys.
+    """Hold sums over the rows of each head of a module, without rows that see fewer than two keys.
 
-    Those named target… are over the rows with a target. For a target of weight P in a row of
-    entropy H, `target_lost_gap` is (1 − P)(gap), `target_excess` H + log P: the difference of the
-    two is (1 − P) κ′(1), so that no other sum need be kept.
+    Sums named target… are over the rows with a target. For a target of weight P in a row of entropy
+    H, `target_lost_gap` is Σ (1 − P) gap, and `target_excess` is Σ (H + log P). Their difference is
+    Σ (1 − P) κ′(1), so no third sum is kept.
     """
 
     def __init__(self, heads: int) -> None:
         self.scale = math.nan
         self.sums: dict[str, FloatArray] = defaultdict(lambda: np.zeros(heads))
         self.largest_logit = np.full(heads, -np.inf)
-        self.lengths = np.zeros((heads, 2), np.int64)
-        """How many rows of each head see n keys, (heads, n + 1)."""
+        self.key_counts = np.zeros((heads, 2), np.int64)
+        """Number of rows that see n keys, by head and n, (heads, largest n + 1)."""
 
     @np.errstate(invalid="ignore", over="ignore")  # of a model that computes infinity
     def add(self, measured: Measured) -> None:
-        """Add the rows of a measured call, whose scale replaces that of the one before."""
+        """Add the rows of a call; its scale replaces that of the call before."""
         rows = Rows(*np.array(measured.rows, np.float64))
         counted = rows.keys >= 2.0
         with_target = counted & ~np.isnan(rows.target_weight)
-        relative = np.sqrt(rows.variance) / freezing.critical_alpha(rows.keys.clip(min=2.0))
+        ratio = np.sqrt(rows.variance) / freezing.critical_alpha(rows.keys.clip(min=2.0))
         columns: dict[str, Any] = {
             **rows._asdict(),
             "rows": 1.0,
             "complement": np.exp(rows.log_complement),
-            "alpha_to_critical": relative,
-            "wide": relative >= 1.0,
+            "alpha_to_critical": ratio,
+            "wide": ratio >= 1.0,
             "value_variance": measured.value_variance[..., None],
         }
         of_target = {name: columns.pop(name) for name in rows._fields if "target" in name}
-        self._sum(columns, counted)
+        self._add_columns(columns, counted)
         if with_target.any():
             # the target's log-odds; a weight of single precision would vanish below e⁻¹⁰³
-            others = np.log((rows.keys - 1.0).clip(min=1.0))
-            odds = rows.target_gap - rows.target_kappa - others
+            log_others = np.log((rows.keys - 1.0).clip(min=1.0))
+            log_odds = rows.target_gap - rows.target_kappa - log_others
             of_target["targets"] = 1.0
-            of_target["target_lost_gap"] = expit(-odds) * rows.target_gap
-            of_target["target_excess"] = rows.entropy - np.logaddexp(0.0, -odds)
-            self._sum(of_target, with_target)
+            of_target["target_lost_gap"] = expit(-log_odds) * rows.target_gap
+            of_target["target_excess"] = rows.entropy - np.logaddexp(0.0, -log_odds)
+            self._add_columns(of_target, with_target)
         logits = np.where(counted, rows.largest_logit, -np.inf)
         self.largest_logit = np.maximum(self.largest_logit, logits.max(axis=(0, 2)))
-        numbers = np.where(counted, rows.keys, 0.0).astype(np.int64).swapaxes(0, 1)
-        size = max(int(numbers.max()) + 1, self.lengths.shape[1])
-        counts = np.array([np.bincount(head.ravel(), minlength=size) for head in numbers])
-        counts[:, : self.lengths.shape[1]] += self.lengths
-        self.lengths, self.scale = counts, measured.scale
+        keys_by_head = np.where(counted, rows.keys, 0.0).astype(np.int64).swapaxes(0, 1)
+        size = max(int(keys_by_head.max()) + 1, self.key_counts.shape[1])
+        counts = np.array([np.bincount(head.ravel(), minlength=size) for head in keys_by_head])
+        counts[:, : self.key_counts.shape[1]] += self.key_counts
+        self.key_counts, self.scale = counts, measured.scale
 
-    def _sum(self, columns: dict[str, Any], counted: Any) -> None:
-        """Add columns, which broadcast to (sequences, heads, queries), where rows are counted."""
+    def _add_columns(self, columns: dict[str, Any], counted: Any) -> None:
+        """Add the totals of columns over the rows `counted`, (sequences, heads, queries)."""
         values = np.empty((len(columns), *counted.shape))
         for i, column in enumerate(columns.values()):
             values[i] = column
@@ -248,20 +254,20 @@ class Tally:
             self.sums[name] += total
 
     def counts(self, head: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Return the numbers n of keys that the rows of a head see, and how many rows see each."""
-        counts = self.lengths[head]
+        """Return the numbers of keys that rows of a head see, and the number of rows for each."""
+        counts = self.key_counts[head]
         n = np.flatnonzero(counts[2:]) + 2
         return tuple(n.astype(float).tolist()), tuple(counts[n].tolist())
 
     @np.errstate(invalid="ignore", divide="ignore")
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the columns of the table that take no theory, with a number for each head."""
+        """Return the columns of the table that need no theory, each (heads,)."""
         sums, means = self.sums, {}
         rows, targets = sums["rows"], sums["targets"]
-        for name in (*Rows._fields, *AS_THEY_ARE, "complement", "value_variance"):
+        for name in (*Rows._fields, *ROW_MEANS, "complement", "value_variance"):
             means[name] = sums[name] / (targets if name.startswith("target") else rows)
-        alpha, lost_gap = np.sqrt(means["variance"]), sums["target_lost_gap"]
-        slope, lost = lost_gap - sums["target_excess"], targets - sums["target_weight"]
+        alpha, missing_gap = np.sqrt(means["variance"]), sums["target_lost_gap"]
+        noise, missing_weight = missing_gap - sums["target_excess"], targets - sums["target_weight"]
         return {
             "rows": rows.astype(int),
             "score_std": np.sqrt(means["score_variance"]),
@@ -273,7 +279,7 @@ class Tally:
             "value_std": np.sqrt(means["value_variance"]),
             "output_std": np.sqrt(means["output_square"]),
             "targets": targets.astype(int),
-            "target_slope": np.where(lost, slope / lost, math.nan),
-            "target_ratio": np.where(slope, lost_gap / slope, math.nan),
-            **{name: means[name] for name in AS_THEY_ARE},
+            "target_slope": np.where(missing_weight, noise / missing_weight, math.nan),
+            "target_ratio": np.where(noise, missing_gap / noise, math.nan),
+            **{name: means[name] for name in ROW_MEANS},
         }

@@ -1,4 +1,4 @@
-"""Choose some rows of a call of attention."""
+"""Choose some rows of a call of attention, at random or by index."""
 
 import numpy as np
 import torch
@@ -9,22 +9,22 @@ from attnlib.models.attention_call import causal_bias
 from attnlib.probing.measure import Call, Queries
 
 SEQUENCES = 4
-"""Rows come from this many sequences, if there are as many: those of one are alike."""
+"""Rows come from so many sequences, or from all if there are fewer: rows of one are alike."""
 
 
-def some_rows(
+def sample_rows(
     call: Call, output: Tensor, rows: int, rng: np.random.Generator
 ) -> tuple[Call, Tensor]:
-    """Return the call and its output for about `rows` rows of each head.
+    """Return a call and its output restricted to about `rows` rows of each head, drawn by `rng`.
 
-    The rows come from a few sequences. Each sequence is cut into equal parts, and one row is drawn
-    from each. A call is returned as it is if it has no more rows, or if q, k and v do not have the
-    axes (batch, heads, tokens, size).
+    The rows come from up to four sequences. Each of these is cut into equal parts, and one row is
+    drawn from each part. A call with no more rows, or whose q, k and v do not have the axes (batch,
+    heads, tokens, size), is returned unchanged.
     """
     q, k, v = call[:3]
     batch, length = q.shape[0], q.shape[-2]
-    alike = q.ndim == k.ndim == v.ndim == 4 and k.shape[0] == v.shape[0] == batch
-    if not alike or batch * length <= rows:
+    four_axes = q.ndim == k.ndim == v.ndim == 4 and k.shape[0] == v.shape[0] == batch
+    if not four_axes or batch * length <= rows:
         return call, output
     sequences = np.sort(rng.choice(batch, min(batch, SEQUENCES, rows), replace=False))
     edges = np.linspace(0, length, min(length, rows // len(sequences)) + 1).astype(int)
@@ -35,24 +35,24 @@ def some_rows(
 def choose(
     call: Call, output: Tensor, sequences: ArrayLike, queries: ArrayLike
 ) -> tuple[Call, Tensor]:
-    """Return the call and its output for the `sequences` of its batch, and the `queries` in each.
+    """Return a call and its output restricted to some sequences and, in each, some queries.
 
-    q, k and v have the axes (batch, heads, tokens, size).
+    `sequences` and `queries` are indices. q, k and v have the axes (batch, heads, tokens, size).
     """
-    q, k, v, mask, is_causal, scale, enable_gqa, known = call
+    q, k, v, mask, is_causal, scale, enable_gqa, call_queries = call
     batch, length, keys = q.shape[0], q.shape[-2], k.shape[-2]
-    some, at = (torch.as_tensor(chosen, device=q.device) for chosen in (sequences, queries))
+    b, i = (torch.as_tensor(index, device=q.device) for index in (sequences, queries))
 
-    def of(t: Tensor) -> Tensor:
-        return t.index_select(0, some).index_select(-2, at)
+    def select(t: Tensor) -> Tensor:
+        return t.index_select(0, b).index_select(-2, i)
 
     past = 0 if is_causal else causal_bias(mask, length, keys)
     if past is not None:
-        mask = torch.arange(keys, device=q.device) <= at[:, None] + past
+        mask = torch.arange(keys, device=q.device) <= i[:, None] + past
     elif mask is not None:
         heads = mask.shape[-3] if mask.ndim > 2 else 1
-        mask = of(mask.expand(batch, heads, length, keys))
-    k, v = k.index_select(0, some), v.index_select(0, some)
-    if known is not None:
-        known = Queries(*(None if t is None else t[some][:, at] for t in known))
-    return Call(of(q), k, v, mask, False, scale, enable_gqa, known), of(output)
+        mask = select(mask.expand(batch, heads, length, keys))
+    k, v = k.index_select(0, b), v.index_select(0, b)
+    if call_queries is not None:
+        call_queries = Queries(*(None if t is None else t[b][:, i] for t in call_queries))
+    return Call(select(q), k, v, mask, False, scale, enable_gqa, call_queries), select(output)

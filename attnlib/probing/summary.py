@@ -24,7 +24,7 @@ COLUMNS = (
     ("gradient", "gradient", ".2f", 12),
     ("wide", "wide", ".0%", 12),
 )
-"""What random scores have too: heading, name, format and width; an empty format is that of keys."""
+"""Columns shown beside random scores: heading, name, format ("" for numbers of keys), width."""
 
 TARGET_COLUMNS = (
     ("weight", "target_weight", ".3f"),
@@ -34,7 +34,7 @@ TARGET_COLUMNS = (
 )
 """Columns for the target key: heading, name and format."""
 
-MEANT = 12
+HEADS = 12
 """The number of heads shown: those that give the target the most weight."""
 
 TARGET_LEGEND = (
@@ -65,31 +65,31 @@ FAR = 1.5
 
 
 def text(lines: list[Line]) -> str:
-    """Return the report in words: each layer's means, and the heads that stand out."""
+    """Return the report in words: a table of the layers' means, and the heads that stand out."""
     layers: dict[str, list[Line]] = {}
     for line in lines:
         layers.setdefault(layer_name(line), []).append(line)
     with_theory = any(math.isfinite(line["random_entropy"]) for line in lines)
-    wide = min(WIDTH, max([*map(len, layers), len("layer")]))
+    layer_width = min(WIDTH, max([*map(len, layers), len("layer")]))
     headings = "".join(f"{heading:>{width}}" for heading, *_, width in COLUMNS)
-    shown = [f"{'layer':{wide}}{'α':>6}{'α_c':>6}{headings}"]
+    table = [f"{'layer':{layer_width}}{'α':>6}{'α_c':>6}{headings}"]
     for name, heads in layers.items():
-        cells = [f"{short(name, wide):{wide}}"]
-        cells += [f"{_mean(heads, column, '.2f'):>6}" for column in ("alpha", "critical_alpha")]
+        cells = [f"{shorten(name, layer_width):{layer_width}}"]
+        cells += [f"{_cell(heads, column, '.2f'):>6}" for column in ("alpha", "critical_alpha")]
         for _, column, spec, width in COLUMNS:
-            cell = _mean(heads, column, spec)
+            cell = _cell(heads, column, spec)
             if with_theory:
-                cell += f" ({_mean(heads, f'random_{column}', spec)})"
+                cell += f" ({_cell(heads, f'random_{column}', spec)})"
             cells.append(f"{cell:>{width}}")
-        shown.append("".join(cells))
+        table.append("".join(cells))
     beside = "; in brackets those of random scores that spread as much" if with_theory else ""
-    sinks, wides = (sum(map(which, lines)) for which in (has_sink, is_wide))
+    sinks, wides = (sum(map(criterion, lines)) for criterion in (has_sink, is_wide))
     count = (
         f"Of {len(lines)} heads {sinks or 'none'} {'have' if sinks > 1 else 'has'} an attention "
         f"sink ({SINK:.0%} of the weight or more on the first key), and {wides or 'none'} "
         f"{'are' if wides > 1 else 'is'} wide ({WIDE:.0%} of the rows or more)."
     )
-    parts = [fill(f"Means over the heads of a layer{beside}.", PAGE), "\n".join(shown)]
+    parts = [fill(f"Means over the heads of a layer{beside}.", PAGE), "\n".join(table)]
     parts.append(fill(count, PAGE))
     notable = [
         fill(f"- {layer_name(line)} head {line['head']}: {why}", PAGE, subsequent_indent="  ")
@@ -99,37 +99,38 @@ def text(lines: list[Line]) -> str:
         parts.append("\n".join(["What stands out:", *notable]))
     aimed = [line for line in lines if line.get("targets")]
     if aimed:
-        parts.append("\n".join(_meant(aimed)))
+        parts.append("\n".join(_target_table(aimed)))
     legend = fill(LEGEND, PAGE)
     return "\n\n".join([*parts, f"{legend}\n{fill(RANDOM, PAGE)}" if with_theory else legend])
 
 
-def _meant(lines: list[Line]) -> Iterator[str]:
-    """Yield the lines of a table: the heads that give the target key most weight, and a legend."""
-    heads = f"in the {MEANT} heads that give it most" if len(lines) > MEANT else "by head"
+def _target_table(lines: list[Line]) -> Iterator[str]:
+    """Yield a title, a table of the heads that give the target most weight, and a legend."""
+    heads = f"in the {HEADS} heads that give it most" if len(lines) > HEADS else "by head"
     yield f"The key that is meant, {heads}:"
     headings = ("rows", *(heading for heading, *_ in TARGET_COLUMNS))
     yield f"{'layer':{WIDTH}}{'head':>6}" + "".join(f"{heading:>9}" for heading in headings)
-    for row in sorted(lines, key=lambda line: -float(line["target_weight"]))[:MEANT]:
-        cells = "".join(f"{number(row[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
-        yield f"{short(layer_name(row), WIDTH):{WIDTH}}{row['head']:>6}{row['targets']:>9}{cells}"
+    for row in sorted(lines, key=lambda line: -float(line["target_weight"]))[:HEADS]:
+        cells = "".join(f"{format_number(row[name], spec):>9}" for _, name, spec in TARGET_COLUMNS)
+        yield f"{shorten(layer_name(row), WIDTH):{WIDTH}}{row['head']:>6}{row['targets']:>9}{cells}"
     yield fill(TARGET_LEGEND, PAGE)
 
 
 def unusual(lines: list[Line], count: int = 5) -> list[tuple[Line, str]]:
-    """Return at most `count` heads that differ most from random scores of their spread, and why.
+    """Return at most `count` heads that differ most from random scores of the same α, with reasons.
 
-    Heads with numbers that are not finite come first. The others are ordered by how far 1/Y is from
-    that of random scores, or from n where there is no theory. A head without a reason is left out.
+    Heads with numbers that are not finite come first. The others are ordered by the distance of 1/Y
+    from that of random scores, or from n where there is no theory, on a log scale. A head without a
+    reason is left out.
     """
     ranked = []
     for line in lines:
-        keys, random = line["effective_keys"], line["random_effective_keys"]
-        reasons = "; ".join(_reasons(line, math.isfinite(random)))
+        effective_keys, random_keys = line["effective_keys"], line["random_effective_keys"]
+        reasons = "; ".join(_unusual_reasons(line, math.isfinite(random_keys)))
         if reasons:
-            ratio = keys / (random if math.isfinite(random) else line["keys"])
-            far = abs(math.log(ratio)) if math.isfinite(keys) else math.inf
-            ranked.append((far, line, reasons))
+            ratio = effective_keys / (random_keys if math.isfinite(random_keys) else line["keys"])
+            distance = abs(math.log(ratio)) if math.isfinite(effective_keys) else math.inf
+            ranked.append((distance, line, reasons))
     ranked.sort(key=lambda entry: -entry[0])
     return [(line, why) for _, line, why in ranked[:count]]
 
@@ -145,42 +146,44 @@ def is_wide(line: Line) -> bool:
 
 
 def layer_name(line: Line) -> str:
-    """Return the layer, with the number of its call from the second on."""
+    """Return the layer's name, followed by the number of its call unless that is 0."""
     return f"{line['layer']} {line['call']}" if line["call"] else str(line["layer"])
 
 
-def short(name: str, width: int) -> str:
-    """Return the name; if it is longer than `width`, its end after an ellipsis."""
+def shorten(name: str, width: int) -> str:
+    """Return the name, or its end after an ellipsis if it is longer than `width`."""
     return name if len(name) <= width else "…" + name[1 - width :]
 
 
-def _reasons(line: Line, known: bool) -> Iterator[str]:
-    keys, n = line["effective_keys"], line["keys"]
+def _unusual_reasons(line: Line, with_theory: bool) -> Iterator[str]:
+    """Yield the reasons, in words, for which a head stands out."""
+    effective_keys, n = line["effective_keys"], line["keys"]
     if not line["rows"]:
         return
-    if not math.isfinite(keys):
+    if not math.isfinite(effective_keys):
         yield "its numbers are NaN or infinite"
         return
     if has_sink(line):
         yield f"the first key has {line['first_weight']:.0%} of the weight, an attention sink"
-    ratio = keys / line["random_effective_keys"] if known else 1.0
+    ratio = effective_keys / line["random_effective_keys"] if with_theory else 1.0
     if not 1.0 / FAR <= ratio <= FAR:
-        why = "a few logits stand out" if ratio < 1.0 else "many keys tie near the top"
+        cause = "a few logits stand out" if ratio < 1.0 else "many keys tie near the top"
         yield (
-            f"{keys:.1f} keys share the weight, where random scores that spread as much "
-            f"have {line['random_effective_keys']:.1f}: {why}"
+            f"{effective_keys:.1f} keys share the weight, where random scores that spread as much "
+            f"have {line['random_effective_keys']:.1f}: {cause}"
         )
     if is_wide(line):
         yield f"{line['wide']:.0%} of its rows spread beyond √(2 log n)"
-    if keys > EVENLY * n and n > 2.0:
-        yield f"it spreads its weight evenly, over {keys:.1f} of {n:.1f} keys"
+    if effective_keys > EVENLY * n and n > 2.0:
+        yield f"it spreads its weight evenly, over {effective_keys:.1f} of {n:.1f} keys"
 
 
-def number(value: float, spec: str = "") -> str:
-    """Return a number as it is shown: by default a number of keys; a dash if it is not finite."""
+def format_number(value: float, spec: str = "") -> str:
+    """Return a number as text, by default as a number of keys; a dash unless it is finite."""
     spec = spec or (".1f" if value < 100.0 else ".0f")
     return f"{value:{spec}}" if math.isfinite(value) else "–"
 
 
-def _mean(heads: list[Line], column: str, spec: str) -> str:
-    return number(float(np.mean([line[column] for line in heads])), spec)
+def _cell(heads: list[Line], column: str, spec: str) -> str:
+    """Return the mean of a column over heads as text."""
+    return format_number(float(np.mean([line[column] for line in heads])), spec)

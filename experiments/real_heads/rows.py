@@ -22,7 +22,7 @@ from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as measure_logits
 from attnlib.probing.observer import Observer
 from attnlib.probing.sample import choose
-from attnlib.probing.tokens import Places, earlier
+from attnlib.probing.tokens import Places, last_occurrence
 from attnlib.scores import Normal
 
 T = TypeVar("T")
@@ -215,7 +215,7 @@ def find_needles(ids: Sequence[int], places: Places) -> dict[str, Places]:
     previous: the key before the query; same: the last earlier key of the same token; induction: the
     key after that one, unless it is the query's own.
     """
-    same = earlier(np.array([ids]), None)[0, places]
+    same = last_occurrence(np.array([ids]), None)[0, places]
     induction = np.where((same >= 0) & (same + 1 < places), same + 1, -1)
     return {"previous": places - 1, "same": same, "induction": induction}
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnlib.probing import Monitor, alarms
-from attnlib.probing.alarms import reasons
+from attnlib.probing.alarms import find_alarms
 from tests.library import foreign
 
 WELL = {
@@ -25,13 +25,13 @@ WELL = {
 }
 
 
-def alarms_of(columns, count=alarms.WATCHED):
+def alarms_of(columns, count=alarms.WINDOW):
     """Return the alarms of a head that is well but for these columns: the numbers of each step."""
     lines = [dict(WELL) for _ in range(count)]
     for name, numbers in columns.items():
         for line, number in zip(lines, np.broadcast_to(numbers, count).tolist(), strict=True):
             line[name] = number
-    return list(reasons(lines))
+    return list(find_alarms(lines))
 
 
 GROWING = {"alpha_to_critical": (0.8, 1.0, 1.21), "largest_logit": (20.0, 25.0, 31.0)}
@@ -114,5 +114,5 @@ def test_a_collapse_is_told_once_for_each_head():
     assert len(collapsed) == 2 * foreign.HEADS
     spreads = monitor.table().set_index(["layer", "head", "step"])["alpha_to_critical"]
     for alarm in collapsed:  # at the first step at which it holds
-        assert spreads[alarm.layer, alarm.head, alarm.step] >= alarms.COLLAPSED
-        assert spreads[alarm.layer, alarm.head, alarm.step - 1] < alarms.COLLAPSED
+        assert spreads[alarm.layer, alarm.head, alarm.step] >= alarms.COLLAPSE
+        assert spreads[alarm.layer, alarm.head, alarm.step - 1] < alarms.COLLAPSE

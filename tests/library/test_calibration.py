@@ -239,9 +239,9 @@ class ByHand(Fitting):
     """A fit without a model: losses ½(x − m)² of a text m; losses of what is held out as given."""
 
     def __init__(self, held=(), size=1):
-        self.held, self.parameters = list(held), size
+        self.held, self.parameter_count = list(held), size
 
-    def slope(self, text, x):
+    def objective(self, text, x):
         return (float(x[0]) - text) ** 2 / 2.0, x - text
 
     def loss_of(self, text, x):
@@ -260,7 +260,7 @@ def test_intervals_are_students():
 
 def test_a_fit_stops_at_the_second_step_in_a_row_without_a_lower_loss():
     fitting = ByHand([1.0, 2.0, 0.5, 2.0, 0.4, 2.0, 2.0, 0.1], size=2)  # at t = 1, then each step
-    fitting.slope = lambda text, x: (optimize.rosen(x), optimize.rosen_der(x))  # takes many steps
+    fitting.objective = lambda text, x: (optimize.rosen(x), optimize.rosen_der(x))  # many steps
     fitting.fit([0.0], [0.0], 50, lambda stage, loss: None)
     assert fitting.held == [0.1]
 
@@ -299,7 +299,7 @@ def test_factors_are_put_into_a_model_and_taken_out_again(family):
     fit = fit_scales(model, ids[:4], ids[4:], loss=loss, per="model", steps=3)
 
     def log_factor(place, n):
-        return np.log(fit._of_layer(place.layer, n))
+        return np.log(fit._layer_factors(place.layer, n))
 
     runs = [loss_and_gradients(model, text, loss, log_factor, gradient=False) for text in ids]
     wanted = [run.loss for run in runs]

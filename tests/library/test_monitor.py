@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attnlib.probing import Monitor, probe
-from attnlib.probing.monitor import SHOWN
+from attnlib.probing.monitor import LOGGED
 from tests.library import foreign
 
 
@@ -63,7 +63,7 @@ def test_each_number_is_logged_in_the_order_of_the_calls():
     assert all(step == 0 for *_, step in logged)
     numbers = {name: number for name, number, _ in logged}
     layers = monitor.table()["layer"].unique()
-    assert list(numbers) == [f"attention/{layer}/{name}" for layer in layers for name in SHOWN]
+    assert list(numbers) == [f"attention/{layer}/{name}" for layer in layers for name in LOGGED]
     for layer, heads in monitor.table().groupby("layer"):
         for names, summary in (
             (("alpha_to_critical", "largest_logit", "largest_weight", "first_weight"), max),

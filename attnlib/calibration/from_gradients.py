@@ -1,10 +1,10 @@
 """Compute ∂L/∂log t of every head from the weights that make its queries, and their gradients.
 
-Where logits are linear in a head's queries, multiplying them by t is multiplying W_q and b_q, so
-∂L/∂log t = ⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩, or that of the gain and bias of a norm after it. The
-keys' weights have the same sum, over the heads that share a key head. This second identity fails
-where queries also enter elsewhere, or lie elsewhere in a packed matrix, so every layer is checked
-by it.
+Logits are linear in W_q and b_q, so a factor t on logits is one on W_q and b_q. Hence ∂L/∂log t =
+⟨W_q, ∂L/∂W_q⟩ + ⟨b_q, ∂L/∂b_q⟩, or the same of the gain and bias of a norm after the projection.
+The weights of the keys have the same sum, over the heads that share a key head. This second
+identity fails where queries enter elsewhere too, or have other rows of a packed matrix: it checks
+every layer.
 
 Sums of weights times gradients are arrays (2, channels or heads): the sum of the products, and the
 sum of their squares, which is the mean square of the first if the products have random signs.
@@ -48,21 +48,21 @@ QUERIES = (*PAIRS, "q_b_proj", "q_attn")
 PACKED = (*FUSED, "to_qkv", "W_pack", "wqkv", "linear_qkv")
 """Linear layers of queries, keys and values at once."""
 
-KNOWN = (
+KNOWN_NAMES = (
     f"name that is known: of queries {', '.join(QUERIES)}; packed with keys and values "
     f"{', '.join(PACKED)}. A module names its own layers in the attributes query_projection and "
     "key_projection, or packed_projection, and has n_head"
 )
-"""The end of the message where names are not known."""
+"""The end of the error for unknown names."""
 
 SIZES = ("qk_head_dim", "head_dim", "attention_head_size", "head_size", "key_value_proj_dim")
-"""What modules call the dimensions of a head."""
+"""Attributes of modules that hold the dimensions of a head."""
 
 RELATIVE = re.compile(r"distance_embedding|linear_pos|pos_\w*proj|rel_pos_[hw]|r|r_\w+")
-"""What modules call vectors of relative positions that queries meet."""
+"""Names of vectors of relative positions that are multiplied by queries."""
 
 HALF_TOLERANCE = 0.05
-"""Half precision leaves sums up to 0.03 apart, as seen in 61 small models."""
+"""The default tolerance in half precision, where sums were up to 0.03 apart in 61 small models."""
 
 
 def from_gradients(
@@ -108,65 +108,66 @@ def from_gradients(
     if tolerance is not None:
         tolerance = _checking.positive("tolerance", tolerance)
     if check is not None:
-        _check(model, *check, tolerance)
-    layers = _layers(model, tolerance)
+        _compare(model, *check, tolerance)
+    layers = _read_layers(model, tolerance)
     samples = np.full((1, len(layers), max(layer.heads for layer in layers)), np.nan)
     for row, layer in zip(samples[0], layers, strict=True):
         row[: layer.sums.shape[1]] = layer.sums[0]
-    summed = tuple(layer.name for layer in layers if layer.summed())
+    summed = tuple(layer.name for layer in layers if layer.shares_gain())
     return ScaleGradient([layer.name for layer in layers], np.full(1, np.nan), samples, summed)
 
 
-def _check(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) -> None:
-    """Raise RuntimeError where the weights give another number than `scale_gradient` on a batch."""
+def _compare(model: nn.Module, batch: Any, loss: Loss, tolerance: float | None) -> None:
+    """Compare with `scale_gradient` on a batch; RuntimeError for the first layer that differs."""
     with torch.random.fork_rng():
         measured = scale_gradient(model, [batch], loss)
-    kept = [(weight, weight.grad) for weight in model.parameters()]
+    saved_gradients = [(weight, weight.grad) for weight in model.parameters()]
     model.zero_grad()
     try:
         with torch.random.fork_rng():
             loss(model, batch).backward()  # type: ignore[no-untyped-call]
-        layers = _layers(model, tolerance)
+        layers = _read_layers(model, tolerance)
     finally:
-        for weight, gradient in kept:
+        for weight, gradient in saved_gradients:
             weight.grad = gradient
-    for name, value in zip(measured.layers, measured.value, strict=True):
-        around = [layer for layer in layers if layer.name in interception.ancestry(name)]
-        if not around:
+    for name, gradients in zip(measured.layers, measured.value, strict=True):
+        enclosing = [layer for layer in layers if layer.name in interception.ancestry(name)]
+        if not enclosing:
             raise RuntimeError(f"{name} attends, and what makes its queries is not known")
-        layer = max(around, key=lambda layer: len(layer.name))
-        expected = np.array([value[np.isfinite(value)], 0.0 * value[np.isfinite(value)]])
-        expected = sum_groups(expected, 1) if layer.summed() else expected
+        layer = max(enclosing, key=lambda layer: len(layer.name))
+        finite = gradients[np.isfinite(gradients)]
+        expected = np.array([finite, 0.0 * finite])
+        expected = sum_groups(expected, 1) if layer.shares_gain() else expected
         if expected.shape != layer.sums.shape or mismatch(layer.sums, expected) > layer.tolerance:
-            raise layer.refused(f"its weights give {layer.sums[0]}, its logits {expected[0]}")
+            raise layer.refusal(f"its weights give {layer.sums[0]}, its logits {expected[0]}")
 
 
-def _layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
-    """Return the modules that attend; RuntimeError for the first that cannot be read."""
+def _read_layers(model: nn.Module, tolerance: float | None) -> list["_Layer"]:
+    """Return the modules that attend, with sums; RuntimeError for the first without known names."""
     owners: dict[int, list[str]] = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
         owners.setdefault(id(weight), []).append(name)
-    every = [_Layer(name, part, owners, tolerance) for name, part in model.named_modules()]
-    layers = [layer for layer in every if layer.read()]
-    for layer in reversed(every):  # the inmost first
+    modules = [_Layer(name, part, owners, tolerance) for name, part in model.named_modules()]
+    layers = [layer for layer in modules if layer.find_sums()]
+    for layer in reversed(modules):  # the inmost first
         name = layer.name
         outer = interception.ancestry(name)
-        known = (
+        near = (
             other.name in outer or name in interception.ancestry(other.name) for other in layers
         )
-        if layer.attends and next(layer.module.parameters(), None) is not None and not any(known):
-            raise layer.refused(f"what makes its queries has no {KNOWN}")
+        if layer.may_attend and next(layer.module.parameters(), None) is not None and not any(near):
+            raise layer.refusal(f"what makes its queries has no {KNOWN_NAMES}")
     if not layers:
         raise RuntimeError(
-            f"no module of {type(model).__name__} has a layer of queries with a {KNOWN}"
+            f"no module of {type(model).__name__} has a layer of queries with a {KNOWN_NAMES}"
         )
     return layers
 
 
 class _Layer:
-    """Hold a module, and once it is read the sums of weights times gradients of its queries.
+    """Hold a module, and after `find_sums` the sums of weights times gradients of its queries.
 
-    `sums` are those of each head, (2, heads); of all together, (2, 1), where they share a gain.
+    `sums` is (2, heads), or (2, 1) for the sum over heads that share a gain.
     """
 
     heads: int
@@ -176,74 +177,76 @@ class _Layer:
         self, name: str, module: Any, owners: dict[int, list[str]], tolerance: float | None
     ) -> None:
         self.name, self.module, self.owners = name, module, owners
-        self.given, self.tolerance = tolerance, tolerance or TOLERANCE
-        self.attends = bool(interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__))
+        self.given_tolerance, self.tolerance = tolerance, tolerance or TOLERANCE
+        self.may_attend = bool(interception.LOOKS_LIKE_ATTENTION.search(type(module).__name__))
 
-    def summed(self) -> bool:
-        """Return whether the heads share a gain, so that only the sum over them is known."""
+    def shares_gain(self) -> bool:
+        """Return whether the heads share a gain: only the sum over them is known."""
         return bool(self.sums.shape[1] < self.heads)
 
-    def read(self) -> bool:
-        """Read the sums of queries, and compare them with those of keys; RuntimeError if it fails.
+    def find_sums(self) -> bool:
+        """Compute the sums of queries, and compare them with those of keys.
 
-        Return False where nothing known in the module makes queries.
+        Return False if no known name in the module makes queries. Raises RuntimeError where the
+        sums differ or cannot be computed.
         """
-        module, attends = self.module, self.attends
+        module, may_attend = self.module, self.may_attend
         multi_head = isinstance(module, nn.MultiheadAttention)
-        stated = self.part([declared_name(module, "query_projection")])
-        queries = stated or self.part(QUERIES)
-        keys = self.part([declared_name(module, "key_projection"), PAIRS.get(queries, "")])
-        names = [name for name in PACKED if attends or name != "in_proj"]  # of Mamba too
-        packed = self.part([declared_name(module, "packed_projection"), *names])
+        stated = self.find_part([declared_name(module, "query_projection")])
+        queries = stated or self.find_part(QUERIES)
+        keys = self.find_part([declared_name(module, "key_projection"), PAIRS.get(queries, "")])
+        names = [name for name in PACKED if may_attend or name != "in_proj"]  # of Mamba too
+        packed = self.find_part([declared_name(module, "packed_projection"), *names])
         packed = "" if queries else packed
-        known = multi_head or packed or stated or (queries and (keys or attends))
+        recognised = multi_head or packed or stated or (queries and (keys or may_attend))
         for name, _ in (*module.named_children(), *module.named_parameters(recurse=False)):
-            if (known or attends) and RELATIVE.fullmatch(name):
-                raise self.refused(f"its queries meet relative vectors, {name}")
-        if not known:
+            if (recognised or may_attend) and RELATIVE.fullmatch(name):
+                raise self.refusal(f"its queries meet relative vectors, {name}")
+        if not recognised:
             return False
-        gain, key_gain = self.part(NORMS), self.part(NORMS.values())
+        gain, key_gain = self.find_part(NORMS), self.find_part(NORMS.values())
         if multi_head:
-            q, k = self.of_multi_head()
+            q, k = self.multi_head_sums()
         elif gain:
-            q, k = self.linear(gain, norm=True), None
+            q, k = self.linear_sums(gain, norm=True), None
         else:
-            q, k = self.linear(queries or packed), None
-        heads, size = self.dimensions(0 if gain else q.shape[1], bool(packed))
+            q, k = self.linear_sums(queries or packed), None
+        heads, size = self.heads_and_size(0 if gain else q.shape[1], bool(packed))
         if packed and not gain:
-            q, k = self.unpacked(q, heads, size)
+            q, k = self.unpack_sums(q, heads, size)
         if key_gain or keys:
-            k = self.linear(key_gain or keys, norm=bool(key_gain))
+            k = self.linear_sums(key_gain or keys, norm=bool(key_gain))
         q = sum_groups(q, 1 if gain and q.shape[1] == size else heads)
         if k is not None:
             k = sum_groups(k, k.shape[1] // size)
             if (difference := mismatch(q, k)) > self.tolerance:
-                raise self.refused(
+                raise self.refusal(
                     f"the weights of its queries give {q[0].sum():.6g} and those of its keys "
                     f"{k[0].sum():.6g}, one number where these queries meet these keys alone: they "
                     f"are {difference:.2g} apart, and tolerance={self.tolerance}"
                 )
         if not gain and q[1].any() and mismatch(q, 0.0 * q) < self.tolerance:
-            raise self.refused("its weights give 0, as where a norm without a gain follows")
+            raise self.refusal("its weights give 0, as where a norm without a gain follows")
         self.heads, self.sums = heads, q
         return True
 
-    def refused(self, why: str) -> RuntimeError:
-        """Return the RuntimeError that names this module and says `why`."""
+    def refusal(self, why: str) -> RuntimeError:
+        """Return a RuntimeError with this module's name and class, and the reason `why`."""
         return RuntimeError(f"{self.name or 'the model'} ({type(self.module).__name__}): {why}")
 
-    def part(self, names: Iterable[str]) -> str:
-        """Return the first of the names under which the module has a part, or ""."""
+    def find_part(self, names: Iterable[str]) -> str:
+        """Return the first of the names that is a part of the module, or ""."""
         for name in names:
             part = getattr(self.module, name, None)
             if isinstance(part, nn.Module) and not isinstance(part, nn.Identity):
                 return name
         return ""
 
-    def dimensions(self, channels: int, packed: bool) -> tuple[int, int]:
-        """Return the number of heads and the dimensions of each; RuntimeError if they do not fit.
+    def heads_and_size(self, channels: int, packed: bool) -> tuple[int, int]:
+        """Return the number of heads and their dimensions d; RuntimeError if they do not fit.
 
-        `channels` is the number of outputs that make queries, 0 where unknown.
+        `channels` is the number of outputs of the queries' layer, with keys and values if `packed`;
+        0 if unknown.
         """
         heads = stated_number(HEADS, self.module, layer_config(self.module))
         size = stated_number(SIZES, self.module)
@@ -253,81 +256,87 @@ class _Layer:
             heads = heads or channels // (size or 1)
             size = size or channels // (heads or 1)
         if not size and not channels:
-            raise self.refused(f"its dimensions have no name that is known ({', '.join(SIZES)})")
+            raise self.refusal(f"its dimensions have no name that is known ({', '.join(SIZES)})")
         if not heads * size or (channels and channels != heads * size and not packed):
-            raise self.refused(
+            raise self.refusal(
                 f"{channels} channels are not {heads} heads of {size}: a gate is packed in, or "
                 f"the number of heads has no name that is known ({', '.join(HEADS)})"
             )
         return heads, size
 
-    def linear(self, name: str, *, norm: bool = False) -> FloatArray:
+    def linear_sums(self, name: str, *, norm: bool = False) -> FloatArray:
         """Return the sums of a linear layer, or of a norm's gain and bias, (2, channels)."""
         part = getattr(self.module, name)
-        own = dict(part.named_parameters(recurse=False))
-        if next(part.children(), None) or "weight" not in own or not set(own) <= {"weight", "bias"}:
-            raise self.refused(f"{name} is a {type(part).__name__}, not a weight and a bias")
-        offset = _offset(part) if norm else 0.0
+        weights = dict(part.named_parameters(recurse=False))
+        if next(part.children(), None) or not {"weight"} <= set(weights) <= {"weight", "bias"}:
+            raise self.refusal(f"{name} is a {type(part).__name__}, not a weight and a bias")
+        offset = _gain_offset(part) if norm else 0.0
         transposed = type(part).__name__ == "Conv1D"
-        sums = self.total(f"{name}.weight", own["weight"], offset, norm=norm, transposed=transposed)
-        if "bias" in own:
-            sums = sums + self.total(f"{name}.bias", own["bias"], norm=norm)
+        sums = self.sums_of(
+            f"{name}.weight", weights["weight"], offset, norm=norm, transposed=transposed
+        )
+        if "bias" in weights:
+            sums = sums + self.sums_of(f"{name}.bias", weights["bias"], norm=norm)
         return sums
 
-    def of_multi_head(self) -> tuple[FloatArray, FloatArray]:
+    def multi_head_sums(self) -> tuple[FloatArray, FloatArray]:
         """Return the sums of queries and of keys of nn.MultiheadAttention, each (2, width)."""
         module, width = self.module, self.module.embed_dim
         names = ("in_proj_weight", "q_proj_weight", "k_proj_weight")
-        made = [(name, getattr(module, name)) for name in names]
-        parts = [self.total(name, weight) for name, weight in made if weight is not None]
+        weights = [(name, getattr(module, name)) for name in names]
+        parts = [self.sums_of(name, weight) for name, weight in weights if weight is not None]
         sums = np.concatenate(parts, axis=1)[:, : 2 * width]
         if module.in_proj_bias is not None:
-            sums = sums + self.total("in_proj_bias", module.in_proj_bias)[:, : 2 * width]
+            sums = sums + self.sums_of("in_proj_bias", module.in_proj_bias)[:, : 2 * width]
         q, k = sums[:, :width], sums[:, width:]
         if module.bias_k is not None:
-            k = k + self.total("bias_k", module.bias_k, norm=True)
+            k = k + self.sums_of("bias_k", module.bias_k, norm=True)
         return q, k
 
-    def unpacked(self, sums: FloatArray, heads: int, size: int) -> tuple[FloatArray, FloatArray]:
-        """Return the sums of queries and of keys, (2, channels) each, from those of a packed layer.
+    def unpack_sums(self, sums: FloatArray, heads: int, size: int) -> tuple[FloatArray, FloatArray]:
+        """Return the sums of queries and those of keys, (2, channels) each, of a packed layer.
 
-        Its channels are all queries, all keys, all values; or, for each key head, its queries, key
-        and value. Of these orders the one counts in which queries and keys have the nearer sums.
-        RuntimeError where the number of channels fits neither.
+        The order of its channels is all queries, all keys, all values; or queries, key and value of
+        each key head: the one in which sums of queries and keys are nearer is taken. Raises
+        RuntimeError if the number of channels fits neither.
         """
-        number = sums.shape[1] // size
-        groups = (number - heads) // 2
+        slots = sums.shape[1] // size
+        groups = (slots - heads) // 2
         if groups < 1 or heads % groups or sums.shape[1] != (heads + 2 * groups) * size:
-            raise self.refused(f"{sums.shape[1]} channels are not queries, keys and values")
-        parts = sums.reshape(2, number, size)
+            raise self.refusal(f"{sums.shape[1]} channels are not queries, keys and values")
+        in_order = sums.reshape(2, slots, size)
         by_key = sums.reshape(2, groups, -1, size)
         orders = [
-            (parts[:, :heads], parts[:, heads : heads + groups]),
+            (in_order[:, :heads], in_order[:, heads : heads + groups]),
             (by_key[:, :, :-2].reshape(2, heads, size), by_key[:, :, -2]),
         ]
         q, k = min(orders, key=lambda order: mismatch(order[0].sum(-1), order[1].sum(-1)))
         return q.reshape(2, -1), k.reshape(2, -1)
 
-    def total(
+    def sums_of(
         self,
-        what: str,
+        name: str,
         weight: Tensor,
         offset: float = 0.0,
         *,
         norm: bool = False,
         transposed: bool = False,
     ) -> FloatArray:
-        """Return the sums of (W + offset) ∂L/∂W for each channel, and of squares, (2, channels)."""
+        """Return the sums of (W + offset) ∂L/∂W and of its squares by channel, (2, channels).
+
+        For the gain of a norm, `norm`, every entry is a channel. Raises RuntimeError for a weight
+        that is shared, frozen or without a gradient; `name` is its name.
+        """
         if len(names := self.owners[id(weight)]) > 1:
-            raise self.refused(f"{' and '.join(names)} are one weight")
+            raise self.refusal(f"{' and '.join(names)} are one weight")
         if not weight.requires_grad:
-            raise self.refused(f"{what} is frozen")
+            raise self.refusal(f"{name} is frozen")
         if weight.grad is None or not weight.numel():
-            raise self.refused(f"{what} has no gradient: call this after a backward pass")
-        if self.given is None and weight.grad.dtype in (torch.float16, torch.bfloat16):
+            raise self.refusal(f"{name} has no gradient: call this after a backward pass")
+        if self.given_tolerance is None and weight.grad.dtype in (torch.float16, torch.bfloat16):
             self.tolerance = HALF_TOLERANCE
-        wide = torch.promote_types(weight.dtype, torch.float32)
-        product = (weight.detach().to(wide) + offset) * weight.grad.to(wide)
+        precision = torch.promote_types(weight.dtype, torch.float32)
+        product = (weight.detach().to(precision) + offset) * weight.grad.to(precision)
         product = product.T if transposed else product
         product = product.reshape(-1, 1) if norm else product.reshape(len(product), -1)
         sums: Any = torch.stack([product.sum(-1), product.square().sum(-1)])
@@ -336,15 +345,15 @@ class _Layer:
         return array
 
 
-def _offset(norm: nn.Module) -> float:
-    """Return what a norm adds to its weight to have its gain: 0, or 1 in Gemma."""
+def _gain_offset(norm: nn.Module) -> float:
+    """Return the number that a norm adds to its weight for its gain: 0, or 1 in Gemma."""
     weight: Any = norm.weight
     x = torch.linspace(-1.0, 2.0, 2 * weight.numel(), device=weight.device)
     x = x.reshape(2, *weight.shape)
     bias = {} if getattr(norm, "bias", None) is None else {"bias": 0.0 * x[0]}
     with torch.no_grad():
-        zero, first = (
-            functional_call(norm, {"weight": torch.full_like(x[0], value), **bias}, x)
-            for value in (0.0, 1.0)
+        at_zero, at_one = (
+            functional_call(norm, {"weight": torch.full_like(x[0], number), **bias}, x)
+            for number in (0.0, 1.0)
         )
-    return float((zero / (first - zero)).nanmedian().round())
+    return float((at_zero / (at_one - at_zero)).nanmedian().round())
