@@ -37,7 +37,7 @@ with extra_packages("torch"):
     from attnlib.auditing.models import audit_model
     from attnlib.auditing.modules import audit_module
     from attnlib.auditing.report import CODES, Finding, Report, Scale
-    from attnlib.auditing.response import ARRAYS, Size, Subject, accept_tensors
+    from attnlib.auditing.response import ARRAYS, INTEGERS, Size, Subject, accept_tensors
     from attnlib.auditing.scales import Expected
 
 __all__ = ["CODES", "Finding", "Report", "Scale", "assert_scale", "audit"]
@@ -179,6 +179,9 @@ def audit(
         raise TypeError(f"dtype must be one of real numbers, got dtype={dtype}")
     if kv_dtype is not None:
         _checking.instance("kv_dtype", kv_dtype, torch.dtype)
+        if not kv_dtype.is_floating_point and kv_dtype not in INTEGERS:
+            allowed = "one of real numbers, torch.int8 or torch.int4"
+            raise TypeError(f"kv_dtype must be {allowed}, got kv_dtype={kv_dtype}")
     if not callable(attention):
         raise TypeError(f"attention must be callable, got a {type(attention).__name__}")
     if causal_from is not None:
@@ -188,7 +191,12 @@ def audit(
     # What is not said is not meant where a scale is, and else may be as it is.
     no_cap, no_sink = (None, None) if scale is None else (math.inf, False)
     no_window = no_cap if pattern is None else None
+    given: Any = window
+    if isinstance(given, tuple) and len(given) != 2:
+        allowed = "a number of keys, or a tuple of this and how many after its own"
+        raise ValueError(f"window must be {allowed}, got window={window!r:.80}")
     past, ahead = window if isinstance(window, tuple) else (window, None)
+    ahead = None if ahead is None else _checking.integer("window", ahead, minimum=0)
     if past == 1 and ahead:  # the last query sees one key: it is asked from behind
         attention, (past, ahead) = _reverse_tokens(attention), (ahead + 1, 0)
     if chunk is not None:
@@ -206,7 +214,7 @@ def audit(
         window=no_window if past is None else _checking.integer("window", past, minimum=1),
         chunk=chunk,
         first_keys=_checking.integer("first_keys", first_keys, minimum=0),
-        ahead=None if ahead is None else _checking.integer("window", ahead, minimum=0),
+        ahead=ahead,
         sink=no_sink if sink is None else sink,
         slopes=None if slopes is None else _by_head("slopes", slopes, heads),
         bias=_checking.flag("bias", bias),

@@ -158,6 +158,9 @@ class ScaleAudit:
         subject, report = self.subject, self.report
         rows = [2**i - 1 for i in range(1, 16) if 2**i <= self.length][: self.d - 1]
         rows = [row for row in rows if subject.visible_counts([row], row + 1) > 1]
+        if not rows:
+            why = "hides all keys but one from the last query of each n up to length"
+            raise ValueError(f"pattern must show a query two keys or more: it {why}={self.length}")
         if subject.is_causal:
             by_head = measure_scale(subject, rows[-1] + 1, rows)
         else:

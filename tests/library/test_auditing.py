@@ -6,6 +6,7 @@ import weakref
 from functools import partial
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -18,6 +19,7 @@ from experiments.compatibility import given, tiny
 from experiments.known_bugs import attention as written_out
 from experiments.known_bugs import faults
 from tests.library.test_audit_causes import sunk
+from tests.library.test_bad_input import assert_refused
 
 
 def plain(q, k, v, attn_mask=None):
@@ -348,6 +350,20 @@ def test_a_callable_that_cannot_be_audited_is_named_in_a_line(attention, message
     with pytest.raises(ValueError, match=message) as raised:
         audit(attention, d=32, length=64)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("named", "shown"),
+    [
+        ({"window": (8,)}, "got window=(8,)"),
+        ({"window": (1, "8")}, "got window='8'"),
+        ({"kv_dtype": torch.int32}, "got kv_dtype=torch.int32"),
+        ({"pattern": lambda n: np.zeros((n, n), dtype=bool)}, "it hides all keys but one"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_named_in_a_line(named, shown):
+    attention = torch.nn.functional.scaled_dot_product_attention
+    assert_refused(*named, shown, audit, attention, d=32, length=64, **named)
 
 
 # --- one question at a time ----------------------------------------------------------------------
