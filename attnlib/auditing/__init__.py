@@ -239,8 +239,8 @@ def _reverse_tokens(attention: Callable[..., Any]) -> Callable[..., Any]:
 
     def reversed_attention(q: Tensor, k: Tensor, v: Tensor) -> Any:
         answer = attention(*(t.flip(-2) for t in (q, k, v)))
-        answer = answer[0] if isinstance(answer, tuple) else answer
-        return answer.flip(-2)
+        answer = answer[0] if isinstance(answer, tuple) and answer else answer
+        return answer.flip(-2) if isinstance(answer, Tensor) else answer
 
     return reversed_attention
 

@@ -208,10 +208,11 @@ class Subject:
                 f"the callable raises {type(error).__name__} for q, k and v of the shapes "
                 f"{', '.join(str(tuple(t.shape)) for t in arguments)}: {message:.200}"
             ) from error
-        answer = answer[0] if isinstance(answer, tuple) else answer
+        answer = answer[0] if isinstance(answer, tuple) and answer else answer
         wanted = (*q.shape[:3], v.shape[-1])
         if not isinstance(answer, Tensor) or answer.shape != wanted:
             got = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+            got = "an empty tuple" if isinstance(answer, tuple) and not answer else got
             raise ValueError(f"the callable must return a tensor of shape {wanted}, got {got}")
         return answer
 
@@ -256,7 +257,7 @@ def accept_tensors(function: Callable[..., Any], arrays: str) -> Callable[..., A
     def of_tensors(*arguments: Any, **options: Any) -> Any:
         named = {name: to_array(option) for name, option in options.items()}
         answer = function(*map(to_array, arguments), **named)
-        answer = answer[0] if isinstance(answer, tuple) else answer
+        answer = answer[0] if isinstance(answer, tuple) and answer else answer
         dtype = str(getattr(answer, "dtype", ""))
         if not hasattr(torch, dtype) or not hasattr(answer, "__array__"):
             return answer  # what is no array is refused like any other answer

@@ -342,6 +342,7 @@ def test_an_audit_leaves_a_model_as_it_was_and_keeps_none_alive():
     ("attention", "message"),
     [
         (lambda q, k, v: None, r"must return a tensor of shape \(1, 2, 16, 32\), got NoneType"),
+        (lambda q, k, v: (), r"must return a tensor of shape \(1, 2, 16, 32\), got an empty tuple"),
         (lambda q, k, v: q / 0 @ 1, r"the callable raises TypeError for q, k and v of the shapes"),
         (lambda q, k, v: v + torch.rand(()), r"must give the same output twice"),
     ],
