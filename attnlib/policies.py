@@ -195,7 +195,8 @@ class _RelativeRule:
     length: float
 
     def __call__(self, case: ScaleInputs, **constants: float) -> Any:
-        reference = ScaleInputs(np.asarray(self.length), case.d, np.asarray(self.length - 1.0))
+        length = np.full(np.shape(case.d), self.length)  # rules get arrays of one shape
+        reference = ScaleInputs(length, case.d, length - 1.0)
         unit = self.rule(reference, **constants)
         if not np.all(np.asarray(unit) > 0.0):
             raise ValueError(
