@@ -383,7 +383,6 @@ def _interpolate(
 
 def _check_arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return α and n as float64 of one shape; ValueError or TypeError if they are not allowed."""
-    scores.check_law(law)
     scale, keys = checked_scale(law, alpha), _checking.whole_keys(n)
     scale, keys = _checking.broadcast(alpha=scale, n=keys)
     return scale, keys
@@ -391,6 +390,7 @@ def _check_arguments(law: Law, alpha: ArrayLike, n: ArrayLike) -> tuple[FloatArr
 
 def checked_scale(law: Law, alpha: ArrayLike) -> FloatArray:
     """Return α as float64; ValueError or TypeError unless from 0 to 10⁴/σ, σ the law's `spread`."""
+    scores.check_law(law)
     scale, largest = _checking.alpha(alpha), LARGEST_SCALE / law.spread
     limits = "exact.gradient_limit and retrieval.accuracy are limits"
     kind = f"at most {largest:g} for {law!r:.80} ({limits})"

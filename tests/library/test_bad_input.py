@@ -148,7 +148,7 @@ INSTANCES = [
 """Their methods are called as well."""
 
 ON_THEIR_OWN = {
-    *("scores.check_law", "exact.checked_scale", "policies.find_policy"),  # are checks
+    *("scores.check_law", "policies.find_policy"),  # are checks
     "sampling.make_estimate",  # takes what is computed
     "policies.Policy.with_constants",  # in test_policies
     "retrieval.reach",  # with arguments that exclude each other: in test_retrieval
