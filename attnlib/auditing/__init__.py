@@ -37,7 +37,14 @@ with extra_packages("torch"):
     from attnlib.auditing.models import audit_model
     from attnlib.auditing.modules import audit_module
     from attnlib.auditing.report import CODES, Finding, Report, Scale
-    from attnlib.auditing.response import ARRAYS, INTEGERS, Size, Subject, accept_tensors
+    from attnlib.auditing.response import (
+        ARRAYS,
+        INTEGERS,
+        Size,
+        Subject,
+        accept_tensors,
+        checked_cap,
+    )
     from attnlib.auditing.scales import Expected
 
 __all__ = ["CODES", "Finding", "Report", "Scale", "assert_scale", "audit"]
@@ -208,7 +215,7 @@ def audit(
         pattern = _checked_pattern(pattern)
     target = Expected(
         scale,
-        cap=no_cap if cap is None else _checking.number("cap", cap),
+        cap=no_cap if cap is None else checked_cap(cap),
         cosine=cosine,
         causal=causal,
         window=no_window if past is None else _checking.integer("window", past, minimum=1),
@@ -274,8 +281,11 @@ def _checked_pattern(pattern: Callable[[int], Any]) -> Callable[[int], np.ndarra
 
 
 def _by_head(name: str, numbers: float | Sequence[float], heads: int) -> tuple[float, ...]:
-    """Return one number, or one for each head, as a tuple; ValueError for another count."""
-    by_head = tuple(map(float, np.atleast_1d(np.asarray(numbers, dtype=np.float64))))
+    """Return one number, or one for each head, as a tuple; ValueError for another count.
+
+    Also raises as `_checking.finite`.
+    """
+    by_head = tuple(map(float, np.atleast_1d(_checking.finite(name, numbers))))
     if len(by_head) not in (1, heads):
         raise ValueError(f"{name} must be a number or {heads}, one a head, got {len(by_head)}")
     return by_head

@@ -234,7 +234,8 @@ def _intended_attention(causal: bool, intent: dict[str, Any]) -> Callable[..., T
     policy, sink = intended_policy(intent.get("expected")), intent.get("sink")
     form = Softmax(policy.applied_to == "cosine", causal, intent.get("window"))
     sink = None if sink is None or sink is False else 0.0 if sink is True else sink
-    return _attention(form, policy.scale, intent.get("cap"), sink)
+    cap = None if intent.get("cap") == math.inf else intent.get("cap")
+    return _attention(form, policy.scale, cap, sink)
 
 
 def _explained_attention(folder: Path, intent: dict[str, Any]) -> Callable[..., Tensor] | None:

@@ -1,5 +1,6 @@
 """Audit audit_tensors q, k, v and output in a file: find the softmax that explains them."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.extras import extra_packages
 from attnlib.policies import POLICIES, Policy, own
@@ -20,6 +22,7 @@ with extra_packages("probe"):
     from attnlib.attention.options import named_policy
     from attnlib.auditing.explained import explain
     from attnlib.auditing.report import Report, Scale, shown
+    from attnlib.auditing.response import checked_cap
     from attnlib.auditing.scales import agree, known_mistakes
 
 
@@ -41,8 +44,15 @@ def audit_tensors(
     - `cap`, `window`, `sink`: the intended soft cap, number of keys and logit of the sink; by
       default none.
 
-    Returns a `Report`. Raises ValueError for another file or other shapes. Chapter: audit.
+    Returns a `Report`. Raises ValueError for another file or other shapes, ValueError or TypeError
+    for intentions that cannot be. Chapter: audit.
     """
+    if cap is not None and checked_cap(cap) == math.inf:
+        cap = None
+    if window is not None:
+        window = _checking.integer("window", window, minimum=1)
+    if sink is not None:
+        sink = _checking.finite_number("sink", sink, -math.inf)
     tensors = _load_recording(Path(file))
     eps = max(torch.finfo(dtype or t.dtype).eps for t in tensors)
     q, k, v, output = arrays_by_head(tensors)

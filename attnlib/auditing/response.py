@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnlib import _checking
 from attnlib._checking import FloatArray
 
 Attention = Callable[..., Any]
@@ -61,6 +62,13 @@ def interval_over_heads(value: FloatArray, error: FloatArray | float) -> Interva
     """Return the median of the heads' numbers, in an interval of all with their errors."""
     low, high = float((value - error).min()), float((value + error).max())
     return Interval(float(np.median(value)), low, high)
+
+
+def checked_cap(cap: Any) -> float:
+    """Return the bound of a soft cap; ValueError or TypeError unless above 0, or math.inf."""
+    number = _checking.number("cap", cap)
+    _checking.require("cap", np.asarray(number), number > 0.0, "above 0, or infinite for none")
+    return number
 
 
 class Size(NamedTuple):

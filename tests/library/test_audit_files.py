@@ -192,6 +192,19 @@ def test_what_is_meant_of_recorded_tensors_is_compared(tmp_path, kind, declared,
     assert (status, words in output) == (int(words != "passed"), True), output
 
 
+@pytest.mark.parametrize(
+    "intent", [("--cap", -1), ("--cap", 0), ("--window", -1), ("--window", 0), ("--sink", "nan")]
+)
+@pytest.mark.parametrize("mode", ["--tensors", "--write"])
+def test_what_cannot_be_meant_is_refused_by_name(tmp_path, mode, intent):
+    record(tmp_path / "file")
+    subject = tmp_path / ("file" if mode == "--tensors" else "questions")
+    status, output = run(mode, subject, *intent)
+    name, number = intent
+    assert (status, f"got {name[2:]}={number}" in output) == (2, True), output
+    assert not (tmp_path / "questions").exists()
+
+
 def heads_first(q, k, v):
     return attention(*(part[0].swapaxes(0, 1) for part in (q, k, v))).swapaxes(0, 1)[None]
 
