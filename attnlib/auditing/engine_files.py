@@ -251,6 +251,9 @@ def _explained_attention(folder: Path, intent: dict[str, Any]) -> Callable[..., 
     tensors |= load_tensors(folder / _answer_name(name), "output")
     eps = torch.finfo(tensors["q"].dtype).eps
     q, k, v, output = arrays_by_head([*tensors.values()])
+    if not np.isfinite(output).all():
+        wrong = f"{np.sum(~np.isfinite(output))} of {output.size} numbers NaN or infinite"
+        raise ValueError(f"{folder / _answer_name(name)}: output must be finite, got {wrong}")
     fit = explain(q, k, v, output, eps)
     if fit is None:
         return _attention_of_law(q, k, v, output, eps)

@@ -138,6 +138,11 @@ def _load_recording(path: Path) -> list[Tensor]:
         )
     if not all(bool(t.isfinite().all()) for t in tensors):
         raise ValueError(f"{path}: q, k, v and output must be finite")
+    for name, tensor in zip("qkv", tensors, strict=False):
+        if not tensor.any():
+            raise ValueError(
+                f"{path}: {name} must not be 0 as a whole: no scale shows in its output"
+            )
     return tensors
 
 

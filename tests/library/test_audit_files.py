@@ -107,6 +107,20 @@ def test_an_answer_of_zeros_or_nan_and_a_scale_that_is_not_given_do_not_pass(fol
     assert (code, "0006.safetensors" in output) == (1, True), output
 
 
+def test_answers_and_tensors_that_nothing_explains_are_named(folder, tmp_path):
+    engine(folder)
+    path = folder / "0001.output.safetensors"
+    save_file({"output": load_file(path)["output"] * np.float32(np.nan)}, path)
+    code, output = run("--read", folder)
+    assert (code, "0001.output.safetensors: output must be finite" in output) == (2, True), output
+    for name in "qkv":
+        record(tmp_path / "file")
+        tensors = load_file(tmp_path / "file")
+        save_file({**tensors, name: 0.0 * tensors[name]}, tmp_path / "file")
+        code, output = run("--tensors", tmp_path / "file")
+        assert (code, f"{name} must not be 0" in output) == (2, True), output
+
+
 def test_what_is_meant_is_kept_with_the_questions(tmp_path):
     folder = tmp_path / "questions"
     assert run("--write", folder, *SIZES, "--cap", 50, "--sink", 1.5)[0] == 0
