@@ -204,7 +204,8 @@ def fit_scales(
     - `per`: what has a factor of its own: "model" (the default), "layer" or "head".
     - `law`: how the factor depends on the keys n that a query sees: "constant" (the default);
       "log", t = e^{a + b log(n/n₀)}, where b is fitted: 1 for a log-linear law and 0 for none; or a
-      policy or its name, whose rule over its value at n₀ is multiplied by e^a.
+      policy or its name, whose rule over its value at n₀ is multiplied by e^a. `policies.own`
+      makes a policy of a function.
     - `train_length`: n₀ > 0, by default the most keys that a query of the first text sees.
     - `steps`: the largest number of steps of L-BFGS (scipy), from t = 1, by default 12.
     - `report`: a function called with what was computed, "fit" or "held out", and its loss.
@@ -268,6 +269,7 @@ class Fitting:
     ) -> None:
         _checking.choice("per", per, ("model", "layer", "head"))
         self.rule: Policy | None = None
+        _checking.instance("law", law, str | Policy)
         if isinstance(law, Policy) or law not in ("constant", "log"):
             self.rule = named_policy("law", law)
             law = cast(Policy, self.rule).name

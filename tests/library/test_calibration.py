@@ -147,7 +147,9 @@ def test_bad_input_is_refused_by_name(call, says):
         call()
 
 
-def test_what_is_no_module_is_refused_by_name():
+def test_what_is_no_module_or_no_law_is_refused_by_name():
+    with pytest.raises(TypeError, match=r"law must be of str \| .*Policy, got law=<function"):
+        fit_scales(OneHead(), [ONES], 2 * [ONES], loss=found_loss, law=unfollowed)
     with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got a function"):
         scale_gradient(squared, [ONES])
 
