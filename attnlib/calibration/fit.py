@@ -15,7 +15,7 @@ from torch import nn
 from attnlib import _checking
 from attnlib._checking import FloatArray
 from attnlib.attention.options import named_policy
-from attnlib.calibration.fold_factors import Applied, fold, register_factors
+from attnlib.calibration.fold_factors import Applied, check_sizes, fold, register_factors
 from attnlib.calibration.gradient import check_heads, sum_by_head
 from attnlib.calibration.logit_factors import Place
 from attnlib.calibration.pass_cache import Cache, Objective
@@ -142,9 +142,12 @@ class ScaleFit:
         Where this cannot be done, a model of transformers gets `name` as its function of attention,
         which a saved model does not keep.
 
-        Returns an `Applied`, whose `undo()` takes the factors back. Raises ValueError where neither
-        way is possible.
+        Returns an `Applied`, whose `undo()` takes the factors back. Raises ValueError for a model
+        with other layers or heads, and where neither way is possible.
         """
+        heads = np.isfinite(self.a).sum(axis=1).tolist()
+        fitted = dict(zip(self.layers, zip(heads, self.dimensions, strict=True), strict=True))
+        check_sizes(model, fitted, self.text, self.loss)
         obstacle = "factors that depend on n do not fit into its weights"
         if not np.nan_to_num(self.b).any():
             factors = {layer: self._layer_factors(layer, np.ones(1))[:, 0] for layer in self.layers}

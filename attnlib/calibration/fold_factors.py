@@ -49,6 +49,25 @@ class Applied:
         self._changes.close()
 
 
+def check_sizes(
+    model: nn.Module, fitted: dict[str, tuple[int, int]], text: Any, loss: Loss
+) -> None:
+    """Raise ValueError unless the model's layers have the heads and the d that were fitted."""
+    found: dict[str, tuple[int, int]] = {}
+    for place in _scaled_queries(model, text, loss, {})[0]:
+        found[place.layer] = max(found.get(place.layer, (0, 0)), (place.heads, place.d))
+    for layer in {**fitted, **found}:
+        if fitted.get(layer) != found.get(layer):
+            had, has = (
+                "{} heads of {}".format(*sizes[layer]) if layer in sizes else "no attention"
+                for sizes in (fitted, found)
+            )
+            raise ValueError(
+                f"model must be the one that was fitted, with {had} in its layer {layer!r}, "
+                f"got a {type(model).__name__} with {has} there"
+            )
+
+
 def fold(model: nn.Module, factors: dict[str, FloatArray], text: Any, loss: Loss) -> Applied | None:
     """Multiply the weights that make queries by factors, one for each head of each layer.
 

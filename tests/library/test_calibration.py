@@ -335,6 +335,10 @@ def test_factors_that_do_not_fit_say_why():
     fit = fit_scales(model, xs[:4], xs[4:], **options)
     with pytest.raises(ValueError, match=r"not of transformers, and what makes the queries of 0\."):
         fit.apply(model)
+    more = Packed("by key", "my_own").double()
+    for other in (model[0], nn.Sequential(*model, more)):  # fewer layers, and more
+        with pytest.raises(ValueError, match="model must be the one that was fitted"):
+            fit.apply(other)
     for part in model:
         part.packed_projection = "my_own"
     assert fit.apply(model).folded
