@@ -48,6 +48,8 @@ def calibrate(
     factor of their own lowers the loss. A run that was stopped goes on where it was.
     """
     models.require_packages()
+    if apply is not None and apply.exists() and not apply.is_dir():
+        raise CommandError(f"--apply must be a folder or not be there, got the file {apply}")
     from attnlib.calibration.pass_cache import Cache, digest
     from attnlib.calibration.recommendation import recommend
 

@@ -91,6 +91,7 @@ def test_the_model_is_saved_with_its_factors_or_not_at_all(folder, text, tmp_pat
         (("--lengths", "16;32"), "--lengths must be numbers"),
         (("--lengths", "16", "--law", "nothing"), "law must be"),
         (("--lengths", "1"), "length must be from 2"),
+        (("--apply", __file__), "--apply must be a folder or not be there, got the file"),
     ],
 )
 def test_what_is_wrong_is_one_line(options, message, folder, text, tmp_path):
