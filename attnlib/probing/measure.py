@@ -321,7 +321,8 @@ def _sum_in_blocks(
 def _first_seen_key(mask: Tensor, sequence_heads: int, real: Tensor | None) -> Tensor:
     """Return the position of the first key that some query sees, padding left out, (heads,).
 
-    The `sequence_heads` heads of a sequence share it. A mask for all heads gives an array (1,).
+    `real` is False at queries of padding, bool (heads, queries). The `sequence_heads` heads of one
+    sequence share the result. A mask that is the same for all heads gives an array (1,).
     """
     hidden = _shared_mask(mask)
     if hidden.stride(-2) == 0:  # the same for all queries
