@@ -36,7 +36,7 @@ COLUMNS = {
 Rows = Iterator[tuple[str, ...]]
 
 
-def made() -> dict[str, str]:
+def page_texts() -> dict[str, str]:
     """Return the texts of the page, by name."""
     tables = {"needles": needle_rows(), "rules": rule_rows(), "faults": fault_rows()}
     rows = {

@@ -193,7 +193,8 @@ class Batch:
 def logits(call: Call) -> Tensor:
     """Return all logits of a call, (…, heads, queries, keys), −∞ where a key is hidden.
 
-    They are in double precision and all in memory: for a long call use `sample.choose` first.
+    They are in double precision and all in memory: for a long call use `sample.restrict_call`
+    first.
     """
     with hidden_from_modes():
         q, k = (t.double() for t in call[:2])

@@ -27,7 +27,7 @@ def command_reference() -> dict[str, str]:
 
 PARTS = {
     "chapters/census": census.made,
-    "chapters/models": models.made,
+    "chapters/models": models.page_texts,
     "chapters/calculator": prose_numbers.calculator_numbers,
     "intro": prose_numbers.front_prose_numbers,
     "chapters/api/command_line": command_reference,

@@ -21,7 +21,7 @@ from experiments.judges.judging import (
     limits,
     near,
     number,
-    surely,
+    require_interval_above_0,
 )
 from experiments.judges.rates import best_log2_rates
 from experiments.records import losses, of_variant, runs
@@ -171,7 +171,9 @@ def judge_people_undivided() -> Iterator[Part]:
     for d, half in ((64, 0.145), (256, 0.17)):
         yield number(1, f"scale 1 − 1/√d, d = {d}", people_rise(d), f"below {half}")
     for d in (64, 256):
-        yield surely(number(2, f"scale 1 − 1/√d, d = {d}", people_rise(d), "above 0.02"))
+        yield require_interval_above_0(
+            number(2, f"scale 1 − 1/√d, d = {d}", people_rise(d), "above 0.02")
+        )
 
 
 def judge_undivided_low() -> Iterator[Part]:
