@@ -29,7 +29,7 @@ PARTS = {
     "chapters/census": census.made,
     "chapters/models": models.page_texts,
     "chapters/calculator": prose_numbers.calculator_numbers,
-    "intro": prose_numbers.front_prose_numbers,
+    "intro": prose_numbers.front_page_numbers,
     "chapters/api/command_line": command_reference,
 }
 """By page, the function that returns the texts for its places, by name."""
