@@ -256,16 +256,20 @@ def own(
 # --- the catalogue --------------------------------------------------------------------------------
 
 
-def _read_policy(name: str, words: dict[str, Any]) -> Policy:
-    settings = tuple(Constant(**setting) for setting in words.pop("settings", ()))
-    rule = getattr(rules, words.pop("rule"))
-    return Policy(name=name, rule=rule, settings=settings, **words)
+def _policy_from_table(name: str, table: dict[str, Any]) -> Policy:
+    """Return the policy in a table of `policies.toml`.
+
+    The table's "settings" and "rule" are removed from it.
+    """
+    settings = tuple(Constant(**setting) for setting in table.pop("settings", ()))
+    rule = getattr(rules, table.pop("rule"))
+    return Policy(name=name, rule=rule, settings=settings, **table)
 
 
 POLICIES = MappingProxyType(
     {
-        name: _read_policy(name, words)
-        for name, words in tomllib.loads(
+        name: _policy_from_table(name, table)
+        for name, table in tomllib.loads(
             files("attnlib").joinpath("policies.toml").read_text("utf-8")
         ).items()
     }

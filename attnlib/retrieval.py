@@ -381,24 +381,27 @@ def _compute_expectation(
     result = np.full(scale.shape, certain)
     uncertain = (keys > 1.0) | (quantity.sink > -np.inf)
     which = (keys[uncertain], strengths[uncertain], scale[uncertain])
-    result[uncertain] = _at_each(law, needle, quantity, *which)
+    result[uncertain] = _expectation_by_row(law, needle, quantity, *which)
     return result
 
 
-def _at_each(
+def _expectation_by_row(
     law: Law,
     needle: Needle,
     quantity: RowFunctional,
-    keys: FloatArray,
+    n: FloatArray,
     strengths: FloatArray,
-    scale: FloatArray,
+    alphas: FloatArray,
 ) -> FloatArray:
-    """Return the expectation at each n, strength and α."""
+    """Return the expectation of `quantity` for each (n, strength, α), entries of three arrays.
+
+    The arrays have one shape. `needle` gives only its type.
+    """
 
     def at_scale(strength: float, alpha: float, counts: FloatArray) -> FloatArray:
         return _average_over_factor(law, type(needle)(strength), counts, alpha, quantity)
 
-    return quadrature.groupwise(at_scale, keys, strengths, scale)
+    return quadrature.groupwise(at_scale, n, strengths, alphas)
 
 
 def _average_over_factor(
@@ -515,7 +518,7 @@ def _reach_by_rule(
     def scale_and_weight(keys: FloatArray) -> tuple[FloatArray, FloatArray]:
         scale = np.minimum(rule.alpha(keys, d), exact.LARGEST_SCALE) / spread
         strengths = np.full(keys.size, _strength(needle))
-        return scale, _at_each(law, needle, quantity, keys, strengths, scale)
+        return scale, _expectation_by_row(law, needle, quantity, keys, strengths, scale)
 
     grid = np.arange(0.0, LONGEST_LOG_OF_RULES, 0.25)
     # A needle below m others weighs 1/(1 + m) at most, whatever α: with n times the chance of

@@ -36,7 +36,7 @@ COLUMNS = {
 Rows = Iterator[tuple[str, ...]]
 
 
-def made() -> dict[str, str]:
+def page_texts() -> dict[str, str]:
     """Return the texts of the page, by name."""
     tables = {"needles": needle_rows(), "rules": rule_rows(), "faults": fault_rows()}
     rows = {
@@ -141,7 +141,7 @@ def rule_rows() -> Rows:
 
 def fault_rows() -> Rows:
     """Yield the known bugs that are a wrong factor, the smallest first, with their costs."""
-    factors, costs = verdicts.factors_of_faults(), verdicts.costs_of("faults", "bug")
+    factors, costs = verdicts.multipliers_by_bug(), verdicts.costs_of("faults", "bug")
     for name in sorted(costs, key=factors.__getitem__):
         yield f"`{name}`", f"{factors[name]:.3g}", signed_cost(costs[name].mean())
 

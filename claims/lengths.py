@@ -282,12 +282,17 @@ def critical_cosine(own: str = "1/2") -> Decision:
 
 @claim("chen.phases")
 def cosine_phases(factors: tuple[float, float] = (0.5, 1.5), rho: float = 0.3) -> Decision:
-    """Check that the cosine goes to 1 and to ρ as n → ∞, at these γ in units of the critical γ."""
+    """Check that the cosine of two outputs tends to 1 below the critical β, and to ρ above it.
+
+    Tokens have equal cosines ρ = `rho`; `factors` are β in units of the critical log n/(1 − ρ), and
+    n is 10¹².
+    """
 
     def cosine(factor: float, n: float) -> float:
-        own = 1.0 / (1.0 + (n - 1.0) * n**-factor)
-        norm = own**2 + 2.0 * own * (1.0 - own) * rho + (1.0 - own) ** 2 * rho
-        return float(rho / norm)
+        own_weight = 1.0 / (1.0 + (n - 1.0) * n**-factor)
+        rest = 1.0 - own_weight
+        squared_length = own_weight**2 + 2.0 * own_weight * rest * rho + rest**2 * rho
+        return float(rho / squared_length)
 
     cosines = [cosine(factor, 1e12) for factor in factors]
     agree = close(cosines, [1.0, rho], Tolerance.IN_THE_LIMIT)

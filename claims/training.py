@@ -180,24 +180,26 @@ def _words(values: FloatArray) -> str:
 def largest_gradient_trains(scale: str = "annealed", against: str = "baseline") -> Decision:
     """Check that the scale of the largest gradient trains a decoder surely better, or surely worse.
 
-    That scale is the source's own α*, for 128 keys and scores of variance 1 at the start, and the
-    other α = 1. Beside it 1/d, which has a smaller gradient, and decoders of 16 dimensions that
-    divide by √d or not: at their start q and k have entries of variance ⅓.
+    `scale` and `against` are variants of the sweep "policies": the source's own α*, for 128 keys
+    and scores of variance 1, and α = 1. The evidence has two more cases: the scale 1/d, whose
+    gradient is smaller; and decoders with heads of 16 dimensions, with and without division by √d,
+    whose q and k start with entries of variance ⅓.
     """
     runs = recorded_runs("policies")
-    change = comparison.loss_increase(runs, scale, against)
-    verdict = Verdict.HOLDS_WITHIN if _surely(-change).all() else Verdict.OPEN
+    loss_increase = comparison.loss_increase(runs, scale, against)
+    verdict = Verdict.HOLDS_WITHIN if _surely(-loss_increase).all() else Verdict.OPEN
     law, narrow, n = DotProduct(64), DotProduct(16), 128
     best = float(annealed.best_alpha(law, n))
     gradients = annealed.gradient(law, [best, 1.0, 0.125], n)
-    ends = comparison.by_variant(recorded_runs("no_scale_seeds"))
+    undivided_runs = comparison.by_variant(recorded_runs("no_scale_seeds"))
     undivided, divided = (
-        [run.final_loss for run in ends[variant, 1000]] for variant in ("one_16", "root_16")
+        [run.final_loss for run in undivided_runs[variant, 1000]]
+        for variant in ("one_16", "root_16")
     )
-    return Verdict.WRONG if _surely(change).all() else verdict, {
+    return Verdict.WRONG if _surely(loss_increase).all() else verdict, {
         "best": best,
-        "change": _words(change),
-        "seeds": change.shape[-1],
+        "change": _words(loss_increase),
+        "seeds": loss_increase.shape[-1],
         "gradients": gradients,
         "smaller": _words(comparison.loss_increase(runs, "inverse_d")),
         "times": float(np.divide(*annealed.gradient(narrow, [4.0 / 3.0, 1.0 / 3.0], n))),

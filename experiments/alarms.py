@@ -107,7 +107,7 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
     diverged_at = None
     lowest = math.inf, 0
     with Monitor(model, every=EVERY, on_alarm=lambda _: None) as monitor:
-        schedule = partial(rate, group)
+        schedule = partial(rate_multiplier, group)
         for step, _, value in descend(model, descent, batches, batch_loss, schedule):
             losses.append(value.item())
             mean = float(np.mean(losses[-MEAN_OF:]))
@@ -126,7 +126,7 @@ def run(group: Group, seed: int, corpus: Text) -> Fields:
     }
 
 
-def rate(group: Group, step: int) -> float:
+def rate_multiplier(group: Group, step: int) -> float:
     """Return the learning rate of a step over that of the first."""
     return float(min(2.0 ** (step / DOUBLING), (group.highest_rate or math.inf) / FIRST_RATE))
 

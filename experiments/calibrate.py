@@ -85,26 +85,32 @@ def tokens(length: int, text: int) -> torch.Tensor:
     return torch.tensor([parts.window(models.smollm2(), text, length)])
 
 
-def passes(of: int | str, text: int, log_factor: LogFactor = no_change) -> LossGradients:
-    """Return loss and gradients of a text, by SmolLM2 at a length or by another model, `of`."""
-    if of == "MiniLM":
-        return loss_and_gradients(models.minilm().module, pairs(text), contrastive, log_factor)
-    if isinstance(of, str):
-        model = models.MODELS[of]()
-        return loss_and_gradients(model.module, masked(model, text), own_loss, log_factor)
-    return loss_and_gradients(models.smollm2().module, tokens(of, text), own_loss, log_factor)
+def text_gradients(
+    source: int | str, index: int, log_factor: LogFactor = no_change
+) -> LossGradients:
+    """Return the loss, in nats, and ∂L/∂log t of each query of the text with number `index`.
+
+    `source` is a model's name, or a number of tokens that SmolLM2 reads. `log_factor` gives log t
+    of each place, by default 0.
+    """
+    if source == "MiniLM":
+        return loss_and_gradients(models.minilm().module, pairs(index), contrastive, log_factor)
+    if isinstance(source, str):
+        model = models.MODELS[source]()
+        return loss_and_gradients(model.module, masked(model, index), own_loss, log_factor)
+    return loss_and_gradients(models.smollm2().module, tokens(source, index), own_loss, log_factor)
 
 
-def gradient(of: int | str, text: int) -> Fields:
+def gradient(source: int | str, text: int) -> Fields:
     """Return the loss and ∂L/∂log t of each head, in nats."""
-    both = passes(of, text)
+    both = text_gradients(source, text)
     layers = list(dict.fromkeys(part.place.layer for part in both.parts))
     return {"loss": both.loss, "gradient": to_json(sum_by_head(both, layers))}
 
 
-def loss_at_shift(of: int | str, text: int, shift: float) -> Fields:
+def loss_at_shift(source: int | str, text: int, shift: float) -> Fields:
     """Return the loss and its slope in log t with all logits times e^shift."""
-    both = passes(of, text, constant_factor(shift))
+    both = text_gradients(source, text, constant_factor(shift))
     slope = sum(float(part.gradient.sum()) for part in both.parts)
     return {"loss": both.loss, "slope": slope}
 

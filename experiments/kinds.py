@@ -75,7 +75,12 @@ def measure_window(model: str, kind: str, tokens: int, window: int) -> Fields:
 
 
 def measure_text(kind: str, tokens: int, window: int) -> Fields:
-    """Return losses, gradients and entropy of SmolLM2 on a window, and its properties."""
+    """Return what SmolLM2 does on window number `window` of a kind, of `tokens` tokens.
+
+    In nats: the loss unchanged and at each of SHIFTS (FEW for windows above LONG), ∂L/∂log t of
+    each head, the mean loss of each half, the mean entropy of the predictions. And `properties` of
+    the tokens.
+    """
     ids = window_tokens(kind, tokens, window)
     module: Any = models.smollm2().module
     seen: list[Tensor] = []

@@ -104,7 +104,9 @@ def _line(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def resume(path: Path, work: Work, *, command: str, settings: Fields, made: Fields) -> Record:
+def compute_missing_at(
+    path: Path, work: Work, *, command: str, settings: Fields, made: Fields
+) -> Record:
     """Compute the entries of `work` that the file lacks, with a bar, and return the record.
 
     Every entry is written when it is done, so a recorder that was stopped goes on where it was.
@@ -130,11 +132,11 @@ def compute_missing(
     """Compute the entries that experiments/recorded/NAME.json lacks, and return the record.
 
     `experiments.NAME` is the recorder. `packages` are those whose versions count, beside NumPy and
-    SciPy. As `resume`.
+    SciPy. As `compute_missing_at`.
     """
     made = provenance.made("numpy", "scipy", *packages, threads=threads)
     command = f"python -m experiments.{name}"
-    return resume(path_of(name), work, command=command, settings=settings, made=made)
+    return compute_missing_at(path_of(name), work, command=command, settings=settings, made=made)
 
 
 @cache

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from attnlib.models.interception import LOOKS_LIKE_ATTENTION
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
-from attnlib.probing.sample import choose
+from attnlib.probing.sample import restrict_call
 from attnlib.sampling import mean_and_error
 from experiments.compatibility import by_hand
 from experiments.records import Work, compute_missing
@@ -122,7 +122,7 @@ def squares(call: Call, output: Tensor) -> dict[str, float]:
     The latter are over the mean square of the values.
     """
     queries, v = call.query.shape[-2], call.value.double()
-    rows, output = choose(call, output, [0], list(range(max(0, queries - ROWS), queries)))
+    rows, output = restrict_call(call, output, [0], list(range(max(0, queries - ROWS), queries)))
     output_square, mean_square, square = (
         float(x.double().square().mean()) for x in (output, v.mean(dim=-2), v)
     )

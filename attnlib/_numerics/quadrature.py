@@ -169,7 +169,7 @@ def panels(
         noise = 1e-14 * size + 4e-15 * np.abs(s).max(axis=-1) / (right - left)
         converged = (miss <= TOLERANCE + noise) | (halving == HALVINGS)
         counts = (mass >= max(highest, mass.max()) - depth - 10.0) & (mass > -np.inf)
-        _check_end(log_density[counts], s[counts], tilt)
+        _check_underflow(log_density[counts], s[counts], tilt)
         highest = max(highest, mass[converged].max(initial=-np.inf))
         kept.append((left[counts & converged], right[counts & converged]))
         left, right = left[counts & ~converged], right[counts & ~converged]
@@ -217,8 +217,12 @@ def evaluate_log_density(logpdf: LogDensity, s: FloatArray) -> FloatArray:
     return np.where(values < np.inf, values, -np.inf)  # at an end; inside, it will not add up to 1
 
 
-def _check_end(log_density: FloatArray, s: FloatArray, tilt: float) -> None:
-    """Raise UnderflowError if a log density falls to −∞ where its float has underflowed."""
+def _check_underflow(log_density: FloatArray, s: FloatArray, tilt: float) -> None:
+    """Raise UnderflowError if a log density is −∞ only because exp of it is below any float64.
+
+    That is so where the rest of its panel is close to the smallest float64. `s` are the scores; the
+    message names `tilt`.
+    """
     top = log_density.max(axis=-1)
     ended = np.isneginf(log_density).any(axis=-1) & (top > FAINT[0]) & (top < FAINT[1])
     if ended.any():

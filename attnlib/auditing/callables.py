@@ -169,7 +169,7 @@ class CallableAudit(ScaleAudit):
         stored, range_of_sums = subject.stored, np.ptp(answer.weights.sum(axis=-1))
         if stored is not None and stored.is_floating_point and range_of_sums > 2.0 * subject.eps:
             subject.weights_error = torch.finfo(stored).eps / 2.0
-        self.chosen_range = causes.count_chosen_keys(answer, equal)
+        self.chosen_range = causes.range_of_chosen_keys(answer, equal)
         yield causes.other_axis(answer)
         yield causes.other_rows(subject, answer)
         if subject.stored is None:

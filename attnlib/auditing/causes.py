@@ -249,7 +249,7 @@ def not_by_products(subject: Subject, n: int) -> Cause | None:
     return Cause("softmax", "a softmax of q·k", "no softmax of q·k: perhaps linear attention", text)
 
 
-def count_chosen_keys(answer: RandomAnswer, equal: FloatArray) -> tuple[int, int] | None:
+def range_of_chosen_keys(answer: RandomAnswer, equal: FloatArray) -> tuple[int, int] | None:
     """Return the least and most keys that a row chooses by content; None if it does not choose."""
     weights, seen = answer.weights, equal > 0.0
     chosen = weights != 0.0

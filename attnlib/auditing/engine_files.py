@@ -72,7 +72,11 @@ class Answers:
         self.question = ""  # the last one, by which an audit names an answer
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Return the engine's answer, or the stand-in's to a new question; ValueError if none."""
+        """Return the output (1, heads, queries, d_v): the engine's, or the stand-in's if new.
+
+        Raises ValueError for more keys than `length`, and where the engine's answer is not in the
+        folder.
+        """
         if k.shape[-2] > self.length:
             raise ValueError(f"files do not ask more than {self.length} keys")
         content = save(dict(zip("qkv", _to_file_axes(q, k, v), strict=True)))

@@ -22,8 +22,11 @@ NO_NORM = "its length is that of the projection, times one number"
 
 
 @cache
-def _table() -> dict[str, Any]:
-    """Return the census of families, `meant.toml`."""
+def _read_intended() -> dict[str, Any]:
+    """Return `meant.toml`: "normed" has the classes that normalise q and k, "rules" the scales.
+
+    "transformers" is the version whose classes they are.
+    """
     return tomllib.loads(Path(__file__).with_name("meant.toml").read_text("utf-8"))
 
 
@@ -37,7 +40,7 @@ def norm_is_meant(module: Any) -> bool:
         return False
     settings = getattr(layer_config(module), "__dict__", {})
     switches = [bool(value) for name, value in settings.items() if NORM_SETTING.search(name)]
-    if type(module).__name__ in _table()["normed"].split():
+    if type(module).__name__ in _read_intended()["normed"].split():
         return all(switches)
     return any(switches) and any(NORM_NAME.fullmatch(name) for name, _ in module.named_children())
 
@@ -60,11 +63,13 @@ def meant_scale(module: Any, d: int, rotated: bool = True) -> tuple[float | None
         number = getattr(config, name, None)
         if number is not None:
             return factor_of_rotation * float(number) ** power, name
-    rules = (rule for rule in _table()["rules"] if family.__name__ in rule["classes"].split())
+    rules = (
+        rule for rule in _read_intended()["rules"] if family.__name__ in rule["classes"].split()
+    )
     rule = next(rules, None)
     if _of_transformers(family) and rule is not None:
         factor, power = rule["factor"], rule["power"]
-        source = f"{rule['is']}, d the head size: transformers {_table()['transformers']}"
+        source = f"{rule['is']}, d the head size: transformers {_read_intended()['transformers']}"
         if getattr(config, "scale_attn_weights", True) is False:  # GPT-2 and its kin
             factor, power, source = 1.0, 0.0, "scale_attn_weights"
         if getattr(config, "scale_attn_by_inverse_layer_idx", False):
@@ -113,9 +118,10 @@ def meant_cap(module: Any) -> float | None:
 def rotation_factor(config: Any, layer_type: str = "") -> float:
     """Return the rotation's factor on q and k: the stated one, YaRN's or LongRoPE's, or 1.
 
-    YaRN's is y(1), y(m) = 0.1 m log f + 1, f the factor by which the context grows; where both are
-    set, y(mscale)/y(mscale_all_dim); in latent attention (DeepSeek), whose scale has it,
-    y(mscale_all_dim). LongRoPE's is √(1 + log f / log n₀), n₀ the context before.
+    f is the factor by which the context grows, and y(m) = 0.1 m log f + 1. YaRN's factor is y(1);
+    if `mscale` and `mscale_all_dim` are set, y(mscale)/y(mscale_all_dim); in latent attention
+    (DeepSeek), whose scale has it, y(mscale_all_dim). LongRoPE's is √(1 + log f / log n₀), n₀ the
+    context before. `layer_type` chooses the parameters where they differ by layer.
     """
     rotary = getattr(config, "rope_parameters", None) or {}
     rotary = rotary.get(layer_type) or rotary

@@ -280,7 +280,10 @@ class _Layer:
         return sums
 
     def multi_head_sums(self) -> tuple[FloatArray, FloatArray]:
-        """Return the sums of queries and of keys of nn.MultiheadAttention, each (2, width)."""
+        """Return `sums_of` the projections of q and of k of an nn.MultiheadAttention.
+
+        Each is (2, width), biases and `bias_k` included.
+        """
         module, width = self.module, self.module.embed_dim
         names = ("in_proj_weight", "q_proj_weight", "k_proj_weight")
         weights = [(name, getattr(module, name)) for name in names]

@@ -20,7 +20,7 @@ from attnlib._checking import FloatArray
 from attnlib.models import torch_internals
 from attnlib.probing.measure import Call, logits
 from attnlib.probing.observer import Observer
-from attnlib.probing.sample import choose
+from attnlib.probing.sample import restrict_call
 from attnlib.probing.tokens import Targets, TokenTracker
 
 GRID = np.geomspace(1 / 8, 8, 37)
@@ -194,7 +194,7 @@ def _row_sums(call: Call, output: Tensor) -> FloatArray:
         queries = np.flatnonzero(properties.target[0].cpu().numpy() >= 0)
         if queries.size > ROWS:
             queries = queries[np.linspace(0, queries.size - 1, ROWS).astype(int)]
-        selected, _ = choose(call, output, [0], queries)
+        selected, _ = restrict_call(call, output, [0], queries)
         all_logits = logits(selected)[0]
         target = properties.target[0][queries][:, None].expand(*all_logits.shape[:-1], 1)
         visible = ~torch.isneginf(all_logits)

@@ -101,7 +101,11 @@ def _criterion_numbers(
 
 
 def _print_table(title: str, lines: list[dict[str, Any]]) -> None:
-    """Print the scale and α of each line, with its meaning in words below."""
+    """Print the scale and α of each line, with its meaning in words below.
+
+    A line has "name", "scale", "alpha" (with None both print "none"), "applied_to" and "meaning";
+    "learned" adds a star.
+    """
     typer.echo(f"\n{title}\n{'scale':>39}{'α':>16}")
     for line in lines:
         name = line["name"] + ("*" if line.get("learned") else "")

@@ -193,7 +193,8 @@ class Batch:
 def logits(call: Call) -> Tensor:
     """Return all logits of a call, (…, heads, queries, keys), −∞ where a key is hidden.
 
-    They are in double precision and all in memory: for a long call use `sample.choose` first.
+    They are in double precision and all in memory: for a long call use `sample.restrict_call`
+    first.
     """
     with hidden_from_modes():
         q, k = (t.double() for t in call[:2])
@@ -321,7 +322,8 @@ def _sum_in_blocks(
 def _first_seen_key(mask: Tensor, sequence_heads: int, real: Tensor | None) -> Tensor:
     """Return the position of the first key that some query sees, padding left out, (heads,).
 
-    The `sequence_heads` heads of a sequence share it. A mask for all heads gives an array (1,).
+    `real` is False at queries of padding, bool (heads, queries). The `sequence_heads` heads of one
+    sequence share the result. A mask that is the same for all heads gives an array (1,).
     """
     hidden = _shared_mask(mask)
     if hidden.stride(-2) == 0:  # the same for all queries

@@ -28,11 +28,11 @@ def sample_rows(
         return call, output
     sequences = np.sort(rng.choice(batch, min(batch, SEQUENCES, rows), replace=False))
     edges = np.linspace(0, length, min(length, rows // len(sequences)) + 1).astype(int)
-    return choose(call, output, sequences, rng.integers(edges[:-1], edges[1:]))
+    return restrict_call(call, output, sequences, rng.integers(edges[:-1], edges[1:]))
 
 
 @torch.no_grad()
-def choose(
+def restrict_call(
     call: Call, output: Tensor, sequences: ArrayLike, queries: ArrayLike
 ) -> tuple[Call, Tensor]:
     """Return a call and its output restricted to some sequences and, in each, some queries.

@@ -9,7 +9,7 @@ from typer.cli import get_docs_for_click
 
 from attnlib.cli import app as commands
 from book import census, models
-from book.live import page_numbers
+from book.live import prose_numbers
 
 
 def setup(app: Sphinx) -> None:
@@ -27,9 +27,9 @@ def command_reference() -> dict[str, str]:
 
 PARTS = {
     "chapters/census": census.made,
-    "chapters/models": models.made,
-    "chapters/calculator": page_numbers.calculator_numbers,
-    "intro": page_numbers.front_page_numbers,
+    "chapters/models": models.page_texts,
+    "chapters/calculator": prose_numbers.calculator_numbers,
+    "intro": prose_numbers.front_page_numbers,
     "chapters/api/command_line": command_reference,
 }
 """By page, the function that returns the texts for its places, by name."""

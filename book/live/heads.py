@@ -102,9 +102,14 @@ def head_columns() -> Columns:
     return {name: np.concatenate([part[name] for part in of_models]) for name in of_models[0]}
 
 
-def needle_columns(record: Record, count: int) -> Columns:
-    """Return for each head its best needle, the mean weight on it, gap and variance; or NaN."""
-    columns = np.full((4, count), np.nan)
+def needle_columns(record: Record, head_count: int) -> Columns:
+    """Return four columns of SmolLM2's heads, each (`head_count`,).
+
+    They are the index in NEEDLES of the needle with the largest mean weight, this weight, and the
+    logits' gap and variance without the first key. They are NaN where no needle has the weight
+    LISTED.
+    """
+    columns = np.full((4, head_count), np.nan)
     repeats = load("real_heads_repeats")
     for i, needle in enumerate(NEEDLES):
         source, run = (repeats, "repeats") if needle == "repeat" else (record, "2048 tokens")

@@ -1,4 +1,4 @@
-"""The numbers that the live figures need, from `attnlib` and from records."""
+"""The numbers that the live figures need, of the front page too: from `attnlib` and records."""
 
 from typing import Any
 

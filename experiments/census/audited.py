@@ -31,7 +31,7 @@ from attnlib.models.interception import LOOKS_LIKE_ATTENTION
 from experiments import provenance
 from experiments.census import error_line, families, run_limited
 from experiments.census.watched import WithoutWeights
-from experiments.records import Record, load, path_of, resume, save
+from experiments.records import Record, compute_missing_at, load, path_of, save
 
 NAME = "census_audit"
 SECONDS = 20
@@ -397,7 +397,7 @@ def record_audits(part: str = "1/1", again: str = "") -> Record:
     wanted = [name for name in rows if rows[name]]
     made = provenance.made("numpy", "scipy", "torch", "transformers", threads=1)
     del made["commit"]
-    record = resume(
+    record = compute_missing_at(
         path,
         [
             ({"family": name}, partial(audit_in_process, name, rows[name]))

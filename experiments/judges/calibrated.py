@@ -18,7 +18,14 @@ from scipy.stats import spearmanr
 from attnlib import _files
 from attnlib._checking import FloatArray
 from attnlib.calibration import Needles, ScaleGradient
-from experiments.judges.judging import Part, above, between, limits, number, surely
+from experiments.judges.judging import (
+    Part,
+    above,
+    between,
+    limits,
+    number,
+    require_interval_above_0,
+)
 from experiments.real_heads import verdicts
 from experiments.records import RECORDED, Fields
 
@@ -169,7 +176,7 @@ def judge_calibrate() -> Iterator[Part]:
     yield from _judge_heads()
     [per_head], [rule] = (select(what=f"fit {name}") for name in ("head", "log"))
     gains = np.subtract(per_head["before"], per_head["after"])
-    yield surely(between("C6", "gain of a factor per head", gains, 0.002, 0.02))
+    yield require_interval_above_0(between("C6", "gain of a factor per head", gains, 0.002, 0.02))
     yield between("C7", "b of the rule in n", rule["fit"]["b"][0][0], -0.05, 0.05)
     heads = [head for head in targets("repeat") + targets("previous") if head.weight >= SOUGHT]
     best = [head.needle["best_factor"] for head in heads]

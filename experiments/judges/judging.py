@@ -96,7 +96,7 @@ def decided(
     return Part(at, what, expected, float(mean), float(half), verdict)
 
 
-def surely(part: Part) -> Part:
+def require_interval_above_0(part: Part) -> Part:
     """Return the part, refuted also where its interval is not above 0."""
     kept = part.verdict == HOLDS and part.mean > part.half_width
     expected = f"{part.expected}, its interval above 0"

@@ -30,7 +30,8 @@ of that sweep, all of whose runs have to be there.
 
 Each finished run is a line that is added to the file of results (`results`), whose configuration
 says which run it is. What is there is not run again, so a sweep that was stopped, in whatever way,
-goes on where it was. One sweep at a time may write to a file of results; anyone may read it.
+goes on where it was; a run that was killed begins again from step 0. One sweep at a time may write
+to a file of results; anyone may read it.
 
 Source 002. Chapter: almost_scaled_training.
 """

@@ -240,7 +240,7 @@ def train_model(
             slopes = scale_samples(model, parts, training.batch)
             recorded["scale_samples"] = slopes.astype(training.precision).astype(np.float64)
     return model, Run(
-        losses=_mean_losses(kept, training),
+        losses=_block_means(kept, training),
         diverged_at=diverged_at,
         final_loss=None if bad.size else float(kept[-LAST_STEPS:].mean()),
         validation_loss=None if bad.size or not math.isfinite(validation_loss) else validation_loss,
@@ -349,8 +349,11 @@ def _measure_attention(model: Transformer, inputs: Tensor) -> dict[str, Tensor]:
     return {"spreads": spreads.square().mean(-1).sqrt(), "effective_keys": 1.0 / shared.mean(-1)}
 
 
-def _mean_losses(losses: FloatArray, training: Training) -> FloatArray:
-    """Return the means of `losses_every` losses; the last one may be of fewer."""
+def _block_means(losses: FloatArray, training: Training) -> FloatArray:
+    """Return the mean of each block of `training.losses_every` losses, the last perhaps shorter.
+
+    Means are rounded to the training's precision; blocks of one loss are the losses themselves.
+    """
     if training.losses_every == 1 or not losses.size:
         return losses
     starts = list(training.mean_starts(losses.size))

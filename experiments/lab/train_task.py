@@ -20,7 +20,7 @@ from attnlib.attention import rescale
 from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as logits_of
 from attnlib.probing.observer import Observer
-from attnlib.probing.sample import choose
+from attnlib.probing.sample import restrict_call
 from experiments.lab.batches import MASK_STREAM, START_STREAM, WEIGHT_STREAM
 from experiments.lab.descent import descend
 from experiments.lab.head_measures import LAWS, Trial, measure_trials
@@ -203,7 +203,7 @@ def last_logits(model: Transformer, tokens: Tensor, queries: int) -> tuple[Tenso
     sets, n = tokens.shape
 
     def see(layer: str, number: int, call: Call, output: Tensor) -> None:
-        last, _ = choose(call, output, range(sets), range(n - queries, n))
+        last, _ = restrict_call(call, output, range(sets), range(n - queries, n))
         logits.append(logits_of(last))
 
     with Observer(model, see).at_work():

@@ -16,7 +16,7 @@ from attnlib import _checking
 from experiments.provenance import made
 from experiments.real_heads import package_files, parts
 from experiments.real_heads.summary import SUMMARIES, summarise
-from experiments.records import Record, load, path_of, resume, save
+from experiments.records import Record, compute_missing_at, load, path_of, save
 
 COMMAND = "python -m experiments.real_heads"
 THREADS = 2
@@ -29,7 +29,7 @@ def measure_part(name: str) -> Record:
     """
     path = path_of(f"real_heads_{name}")
     large = name in SUMMARIES
-    record = resume(
+    record = compute_missing_at(
         package_files.folder() / "measured" / path.name if large else path,
         parts.PARTS[name](),
         command=COMMAND,

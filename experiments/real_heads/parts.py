@@ -179,7 +179,7 @@ def _repeat(index: int, n: int, lengths: tuple[int, ...]) -> Fields:
     twice = 2 * window(model, index, n // 2, SHIFT)
     [places] = rows.places_at_lengths([n], 2 * ROWS, index)
     ahead = lengths if n <= SHORT else ()
-    at = rows.repeated_needle(twice, places)
+    at = rows.find_needles_in_repeat(twice, places)
 
     def see(logits: Tensor, *_: Tensor) -> dict[str, rows.Table]:
         return {"repeat": rows.needle_table(logits, at, ahead)}

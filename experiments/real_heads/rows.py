@@ -21,7 +21,7 @@ from attnlib._checking import FloatArray
 from attnlib.probing.measure import Call
 from attnlib.probing.measure import logits as measure_logits
 from attnlib.probing.observer import Observer
-from attnlib.probing.sample import choose
+from attnlib.probing.sample import restrict_call
 from attnlib.probing.tokens import Places, last_occurrence
 from attnlib.scores import Normal
 
@@ -64,7 +64,7 @@ def measure(
     """
 
     def tables(call: Call, output: Tensor) -> dict[str, Table]:
-        chosen, outs = choose(call, output, [0], places)
+        chosen, outs = restrict_call(call, output, [0], places)
         logits, values = measure_logits(chosen)[0], chosen.value[0].double()
         values = values.repeat_interleave(len(logits) // len(values), 0)
         return see(logits, values, outs[0].double())
@@ -220,7 +220,7 @@ def find_needles(ids: Sequence[int], places: Places) -> dict[str, Places]:
     return {"previous": places - 1, "same": same, "induction": induction}
 
 
-def repeated_needle(ids: Sequence[int], places: Places) -> Places:
+def find_needles_in_repeat(ids: Sequence[int], places: Places) -> Places:
     """Return the needle of a text said twice: the key after the token's first place, or −1."""
     half = len(ids) // 2
     return np.where(places >= half, places - half + 1, -1)

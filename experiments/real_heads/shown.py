@@ -56,7 +56,7 @@ def at_distance(distance: int, ids: list[int], places: Places) -> Places:
 
 
 SHOWN = (
-    Shown("SmolLM2", 18, 6, "what followed when this was said before", rows.repeated_needle),
+    Shown("SmolLM2", 18, 6, "what followed when this was said before", rows.find_needles_in_repeat),
     Shown("SmolLM2", 20, 4, "a sink: the first token"),
     Shown("SmolLM2", 16, 0, "the token before", partial(at_distance, -1)),
     Shown("SmolLM2", 5, 6, "the same token, earlier", lambda *of: rows.find_needles(*of)["same"]),

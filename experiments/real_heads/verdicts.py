@@ -254,8 +254,8 @@ def costs_of(part: str, field: str, **at: Any) -> dict[str, FloatArray]:
     return {name: np.mean(of_texts, axis=0) for name, of_texts in costs.items()}
 
 
-def factors_of_faults() -> dict[str, float]:
-    """Return the multiplier of each fault, by bug."""
+def multipliers_by_bug() -> dict[str, float]:
+    """Return the mean factor by which each known bug multiplies q·k, by the name of the bug."""
     return {e.key["bug"]: e.result["times"] for e in record("faults").entries}
 
 
@@ -274,7 +274,7 @@ def judge_changes() -> Judged:
     of_log = [factors[name][1] for name in ("ssmax", "chiang_cholak")]
     yield "P7", {"least": min(other), "policies": len(other), "laws to 128": of_log}
     wrong = costs_of("faults", "bug")
-    times = factors_of_faults()
+    times = multipliers_by_bug()
     blind = [wrong[name].mean() for name in wrong if times[name] <= 0.125]
     sharp = [wrong[name].mean() for name in wrong if times[name] >= 4.0]
     yield "P8", {"blind": min(blind), "sharp": min(sharp)}

@@ -16,7 +16,7 @@ def test_the_first_steps_are_those_of_the_day_it_was_recorded(monkeypatch):
     assert record["alpha_to_critical"] == pytest.approx([0.4094, 0.4061, 0.4087], rel=1e-3)
     assert record["lowest_at"] == 40
     for group, logs in ((alarms.GROUPS[0], (0, 1, 10)), (alarms.GROUPS[2], (0, 1, 5))):
-        rates = (alarms.rate(group, step) for step in (0, 50, 500))
+        rates = (alarms.rate_multiplier(group, step) for step in (0, 50, 500))
         assert tuple(map(math.log2, rates)) == logs
 
 

@@ -23,9 +23,9 @@ def characters(monkeypatch):
         monkeypatch.setitem(kinds.KINDS, kind, lambda kind=kind: kind.upper() + "".join(lines))
         digest = kinds.hashlib.sha256(kinds.KINDS[kind]().encode()).hexdigest()
         monkeypatch.setitem(kinds.SHA256, kind, digest)
-    kinds.text.cache_clear()
+    kinds.load_kind.cache_clear()
     yield model
-    kinds.text.cache_clear()
+    kinds.load_kind.cache_clear()
 
 
 def test_windows_begin_at_equal_distances_at_a_line(characters):

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import records
 from experiments.judges import judging, predicted
-from experiments.judges.judging import HOLDS, number, surely, verdict
+from experiments.judges.judging import HOLDS, number, require_interval_above_0, verdict
 
 NUMBERED = re.compile(r"^# (\d+)\. ", re.MULTILINE)
 OTHERS = {"alarms.py", "gpu/gain.toml", "gpu/length.toml"}
@@ -40,7 +40,7 @@ def test_every_prediction_has_parts_and_no_part_stands_twice(group):
 
 def test_a_number_whose_interval_holds_0_is_not_sure():
     for values, kept in (([1.0, 1.2], False), ([1.0, 1.001], True), ([0.1, 0.1001], False)):
-        part = surely(number(1, "x", np.array(values), "above 0.5"))
+        part = require_interval_above_0(number(1, "x", np.array(values), "above 0.5"))
         assert (part.verdict == HOLDS) == kept
         assert part.expected == "above 0.5, its interval above 0"
 

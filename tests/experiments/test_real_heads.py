@@ -99,7 +99,7 @@ def test_needles_of_a_text():
     assert needles["previous"].tolist() == [-1, 0, 1, 2, 3]
     assert needles["same"].tolist() == [-1, -1, 0, -1, 2]
     assert needles["induction"].tolist() == [-1, -1, 1, -1, 3]
-    again = rows.repeated_needle([1, 2, 3, 1, 2, 3], np.arange(6))
+    again = rows.find_needles_in_repeat([1, 2, 3, 1, 2, 3], np.arange(6))
     assert again.tolist() == [-1, -1, -1, 1, 2, 3]
 
 

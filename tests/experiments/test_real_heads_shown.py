@@ -26,7 +26,7 @@ def test_queries_and_keys_of_a_head_are_those_of_the_model(monkeypatch):
     )
     expected = entry["rows"]
     for layer, head in ((0, 0), (LAYERS - 1, HEADS - 1)):
-        shown_head = shown.Shown("SmolLM2", layer, head, "", rows.repeated_needle)
+        shown_head = shown.Shown("SmolLM2", layer, head, "", rows.find_needles_in_repeat)
         entry = shown.head_vectors(shown_head)
         assert entry["causal"]
         assert entry["tokens"] == [str(token) for token in ids]

@@ -6,7 +6,7 @@ import pytest
 
 from experiments import records
 from experiments.lab import results, sweep
-from experiments.records import resume, save
+from experiments.records import compute_missing_at, save
 
 SWEEPS = sorted(path.stem for path in records.SWEEPS.glob("*.toml"))
 
@@ -34,19 +34,19 @@ MADE = {"command": "python -m x", "settings": {"seed": 1, "ns": (2, 3)}, "made":
 
 def test_a_stopped_recorder_goes_on_to_the_same_bytes(tmp_path):
     path = tmp_path / "new" / "record.json"
-    whole = resume(path, work(computed := []), **MADE)
+    whole = compute_missing_at(path, work(computed := []), **MADE)
     assert computed == [2, 3, 5]
     assert whole.find(n=3) == {"square": 9, "root": 3**0.5}
     text = path.read_bytes()
-    assert resume(path, work(computed := []), **MADE) == whole
+    assert compute_missing_at(path, work(computed := []), **MADE) == whole
     assert computed == []
     for lost in ({2}, {3}, {5}, {2, 5}):
         save(path, whole._replace(entries=[e for e in whole.entries if e.key["n"] not in lost]))
-        assert resume(path, work(computed := []), **MADE) == whole
+        assert compute_missing_at(path, work(computed := []), **MADE) == whole
         assert set(computed) == lost
         assert path.read_bytes() == text
     assert [file.name for file in path.parent.iterdir()] == ["record.json"]
-    resume(path, work(computed := []), **{**MADE, "settings": {}})
+    compute_missing_at(path, work(computed := []), **{**MADE, "settings": {}})
     assert computed == [2, 3, 5]  # what was made otherwise is made again
     with pytest.raises(KeyError, match="0 entries with"):
         whole.find(m=2)

@@ -161,7 +161,7 @@ def test_a_model_of_an_unknown_family_neither_passes_nor_fails(monkeypatch):
     assert first == f"not known what is meant: layers.0.self_attn: {expected}"
     assert audit(model, IDS, expected=8**-0.5, length=64).passed
     assert audit(model, IDS, expected=1.0, length=64).passed is False
-    monkeypatch.setattr(cli.model, "load", lambda *_, **__: (None, model))
+    monkeypatch.setattr(cli.model, "load_model", lambda *_, **__: (None, model))
     result = CliRunner().invoke(cli.app, ["audit", "of nobody"])
     assert result.exit_code == cli.audit.NOT_KNOWN, result.output
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from attnlib.probing import measure, probe
 from attnlib.probing.observer import Observer
-from attnlib.probing.sample import choose
+from attnlib.probing.sample import restrict_call
 from attnlib.probing.tokens import NONE, TokenTracker
 from tests.library import foreign
 from tests.library.test_probing import Caller, qkv
@@ -191,7 +191,7 @@ SHIFTED = torch.arange(11).expand(2, -1) - 1
 def test_a_sample_is_of_the_rows_it_says():
     q, k, v = qkv()
     call = measure.Call(q, k, v, is_causal=True, queries=measure.Queries(target=SHIFTED))
-    some, part = choose(call, v, [1], [2, 5, 9])
+    some, part = restrict_call(call, v, [1], [2, 5, 9])
     every, sampled = measure.measure(call, v), measure.measure(some, part)
     # The outputs' mean differs.
     both = (table.rows._replace(output_square=table.rows.keys) for table in (every, sampled))

@@ -1,4 +1,4 @@
-"""The numbers in the text of the calculator's page and of the front page, by name."""
+"""The numbers in the prose of the calculator's page and of the front page, by name."""
 
 from bisect import bisect_left
 from math import log2
