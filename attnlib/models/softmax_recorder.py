@@ -446,7 +446,8 @@ class Recorder:
             step, previous = (step, previous) if exchanged is None else (exchanged, None)
         step.versions = [(x, version_of(x)) for x in entries_of((step.args, step.kwargs), Tensor)]
         device = tensors[0].device.type
-        step.autocast = device, torch.is_autocast_enabled(device)
+        if torch.amp.is_autocast_available(device):  # not on meta, where graphs are compiled
+            step.autocast = device, torch.is_autocast_enabled(device)
         several = isinstance(result, list | tuple)
         for i, part in enumerate(result if several else [result]):
             if isinstance(part, Tensor):

@@ -204,6 +204,12 @@ def test_written_out_attention_is_rescaled_as_a_call_is():
             model(Y32)
 
 
+def test_a_model_without_numbers_is_rescaled_too():
+    x = torch.empty(2, HEADS, LENGTH, WIDTH, device="meta")  # as graphs are compiled
+    with rescale(factor=2.0):
+        assert (torch.softmax(x @ x.mT, -1) @ x).shape == x.shape
+
+
 def test_a_rule_counts_the_keys_that_a_mask_leaves():
     q, k, v = numbers(3, HEADS, LENGTH, WIDTH)
     hidden = ~torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
