@@ -141,8 +141,7 @@ def test_a_rule_relative_to_a_length_and_a_rule_of_ones_own():
     assert_refused("train_length", "positive", POLICIES["ssmax"].relative(1).scale, 8, 64)
     assert_refused("train_length", "0.5", POLICIES["ssmax"].relative, 0.5)
     for policy in POLICIES.values():  # of arrays as of numbers
-        at_length = policy.relative(512).scale(n=[512, 512], d=[[3], [64]])
-        same(at_length, np.ones((2, 2)))
+        same(policy.relative(512).scale(n=[512, 512], d=[[3], [64]]), np.ones((2, 2)))
     for name in ("llama_4", "ministral_3", "inkling"):  # each begins to grow where training ended
         moved = POLICIES[name].relative(16).scale(n=100, d=64, position=[0, 15, 99])
         same(moved[:2], 1.0)
