@@ -1,6 +1,6 @@
 """Fill the page models.md from the records: a table of all heads, three more, and numbers.
 
-The extension `book.extensions.placeholders` does so while the site is built.
+`book.placeholders` does so while the site is built.
 """
 
 from collections.abc import Iterator

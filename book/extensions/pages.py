@@ -1,4 +1,4 @@
-"""A Sphinx extension: script, description, drawings and foot of each page.
+"""A Sphinx extension: filled places, code cells, script, description and foot of each page.
 
 `book/static/reading.js` adds a switch for the code of all cells, which the browser remembers, marks
 formulas that are wider than their place, and shows the target of a link.
@@ -20,6 +20,8 @@ from docutils import nodes
 from lxml import html
 from sphinx.application import Sphinx
 
+from book import code_cells, placeholders
+
 SHORT_PATH = [
     *("chapters/short_answer", "chapters/variance", "chapters/jacobian", "chapters/freezing"),
     *("chapters/retrieval", "chapters/retrieval_range", "chapters/unscaled"),
@@ -38,6 +40,9 @@ PIXELS_A_POINT = 4 / 3
 
 def setup(app: Sphinx) -> None:
     """Connect the extension to Sphinx."""
+    app.connect("source-read", placeholders.fill)
+    app.add_node(code_cells.FoldedCode, html=(code_cells.open_details, code_cells.close_details))
+    app.connect("doctree-resolved", code_cells.fold)
     app.add_js_file("reading.js", loading_method="defer")
     app.connect("html-page-context", complete)
 

@@ -1,4 +1,4 @@
-"""A Sphinx extension: library, records and commands fill the place of each «name» in a page."""
+"""What fills the place of each «name» in a page: the library, the records and the commands."""
 
 import re
 from typing import Any
@@ -10,11 +10,6 @@ from typer.cli import get_docs_for_click
 from attnlib.cli import app as commands
 from book import census, models
 from book.live import prose_numbers
-
-
-def setup(app: Sphinx) -> None:
-    """Connect the extension to Sphinx."""
-    app.connect("source-read", fill)
 
 
 def command_reference() -> dict[str, str]:

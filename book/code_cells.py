@@ -1,4 +1,4 @@
-"""A Sphinx extension: each code cell shows its output, and its code when it is opened.
+"""Code cells in a page: each shows its output, and its code when it is opened.
 
 The line above the output that opens the code is a `details`, which needs no script. Where there are
 scripts the code is no part of the page, in a `noscript`, until it is opened: the colours of the
@@ -13,12 +13,6 @@ from sphinx.util.docutils import SphinxTranslator
 
 class FoldedCode(nodes.General, nodes.Element):  # type: ignore[misc]
     """The code of a cell; one that the notebook hides has the class `above-input`."""
-
-
-def setup(app: Sphinx) -> None:
-    """Connect the extension to Sphinx."""
-    app.add_node(FoldedCode, html=(open_details, close_details))
-    app.connect("doctree-resolved", fold)
 
 
 def fold(app: Sphinx, tree: nodes.document, page: str) -> None:
